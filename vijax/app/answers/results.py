@@ -26,7 +26,7 @@ from vijax.app.rows.transformed import (
 )
 from vijax.app.settings.progress import Counter, announce_if_slow
 from vijax.app.settings.typed_toml import ConfigError, check_seed
-from vijax.app.sources.doc_topics import label_again, write_excerpts
+from vijax.app.sources.doc_topics import relabel_topics, write_excerpts
 from vijax.app.sources.documents import new_documents
 from vijax.app.sources.listing import FittedRun, Listing, New
 from vijax.app.sources.sampled import TableSample
@@ -156,7 +156,7 @@ def rename_topics(folder: Path, names: tuple[str, ...]) -> None:
     keep_names(folder, names)
     config = read_run_config(folder)
     for path in results_paths(folder, config):
-        label_again(path, topic_names(config))
+        relabel_topics(path, topic_names(config))
 
 
 def transform_run(

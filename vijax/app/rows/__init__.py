@@ -1,4 +1,5 @@
-"""Results of a fitted model row by row, predictions, forecasts, draws.
+"""Results of a fitted model row by row: predictions, forecasts, draws.
 
-Tables are made here and written, for data that are read. Nothing here knows one model, or the
-folder of a run."""
+Tables of results are made and written here, for data that have been read. Nothing here knows a
+model, or the folder of a run.
+"""

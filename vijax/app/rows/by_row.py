@@ -1,5 +1,4 @@
-"""Models row by row: results in blocks of one size, so that each program is compiled once; draws;
-scores."""
+"""Models row by row: results in blocks of one size (programs compile once); draws; scores."""
 
 from __future__ import annotations
 
@@ -21,14 +20,13 @@ from vijax.fitting.result import Fit
 from vijax.predict.questions import bounds_of, inferred
 
 BLOCK = 16_384
-"""Rows at a time."""
+"""Rows per block."""
 STEPS = 65_536
-"""Steps of sequences at a time, padding among them."""
+"""Steps of sequences per block, padding included."""
 
 
 def check_data(run: FittedRun, data: Any) -> Any:
-    """New data, checked to be possible for the model; ValueError names the first row that is
-    not."""
+    """New data that are possible for the model; ValueError names the first row that is not."""
     check = run.model.form.check
     if check is not None:
         check(data)
@@ -40,18 +38,19 @@ def read_in_blocks(
 ) -> RowResults:
     """The results of `read` for arrays with one leading axis, block by block.
 
-    The last block is filled up with rows that have been read already; their results are dropped.
+    The last block is filled up with rows from the start, whose results are dropped.
 
     >>> read_in_blocks(lambda x: {"twice": 2 * x}, np.arange(5), lambda done: None, size=2)
     {'twice': array([0, 2, 4, 6, 8])}
     """
     number = len(jax.tree.leaves(data)[0])
-    size, parts = min(size, number), []
+    size = min(size, number)
+    parts = []
     for start in range(0, number, size):
         rows = np.arange(start, start + size) % number
-        found = read(jax.tree.map(lambda x, rows=rows: x[rows], data))
+        results = read(jax.tree.map(lambda x, rows=rows: x[rows], data))
         stop = min(start + size, number)
-        parts.append({name: np.asarray(values)[: stop - start] for name, values in found.items()})
+        parts.append({name: np.asarray(values)[: stop - start] for name, values in results.items()})
         tell(stop)
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
@@ -60,25 +59,23 @@ def read_sequences_in_blocks(
     read: Callable[[Any], RowResults], table: Table, data: Any, tell: Tell
 ) -> RowResults:
     """The results of `read` for each step of padded sequences, `data` = (y, mask), in the order of
-    the rows of their table. `read` is given some of the sequences at a time."""
+    the rows of their table. `read` gets some of the sequences at a time."""
     mask = data[1]
     ends = np.cumsum(mask.sum(axis=1))
-    told = lambda done: tell(int(ends[done - 1]))
-    found = read_in_blocks(read, data, told, max(1, STEPS // max(mask.shape[1], 1)))
-    return {name: values[mask][step_places(table)] for name, values in found.items()}
+    tell_rows = lambda done: tell(int(ends[done - 1]))
+    results = read_in_blocks(read, data, tell_rows, max(1, STEPS // max(mask.shape[1], 1)))
+    return {name: values[mask][step_places(table)] for name, values in results.items()}
 
 
 def step_places(table: Table) -> np.ndarray:
-    """The place of each row among the steps of all sequences, which `Table.sequences` has one after
-    the other."""
+    """The place of each row among the steps of all sequences, in the order of `Table.sequences`."""
     return np.argsort(table.time_order())
 
 
 def local_moments(
     local: str, name: str, arrange: Any = values
 ) -> Callable[[FittedRun, Any, Tell], RowResults]:
-    """The `transform` of a model of rows: mean (`name`) and standard deviation (sd) of a local of
-    each row."""
+    """The `transform` of a model of rows: mean (`name`) and standard deviation (sd) of a local."""
 
     def transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
         def read(x: np.ndarray) -> RowResults:
@@ -92,8 +89,7 @@ def local_moments(
 
 # --- draws ----------------------------------------------------------------------------------------
 def rows_drawing(arrange: Any = values, is_scaled: Any = lambda settings: True) -> Drawing:
-    """The drawing of models of rows: all columns. `arrange` and `is_scaled` as of `Listing` and
-    `Drawing`."""
+    """How models of rows draw: all columns. For the arguments see `Listing` and `Drawing`."""
 
     def draw(
         run: FittedRun, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any
@@ -107,14 +103,14 @@ def rows_drawing(arrange: Any = values, is_scaled: Any = lambda settings: True) 
 def _targets(
     run: FittedRun, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any
 ) -> np.ndarray:
-    # A row is a group of its own, without locals: `groups` make no difference.
+    # Each row is a group without locals, so `groups` makes no difference.
     return np.asarray(run.fit.predictive(key, num_draws, design(table, run.settings)))[..., None]
 
 
 def sequences_drawing(
     arrange: Any = padded_sequences, is_scaled: Any = lambda settings: True
 ) -> Drawing:
-    """The same of models of sequences: all columns of each step."""
+    """How models of sequences draw: all columns of each step."""
 
     def draw(
         run: FittedRun, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any
@@ -137,8 +133,7 @@ SEQUENCES = sequences_drawing()
 def new_rows(
     run: FittedRun, key: PRNGKeyArray, num_draws: int, sizes: Any
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """New rows, and the columns beside them: `sizes` is a number of rows, or the lengths of
-    sequences."""
+    """New rows, with the columns beside them: `sizes` is a number of rows, or sequence lengths."""
     draws = np.asarray(run.fit.predictive(key, num_draws, sizes))
     if draws.ndim == 3:
         return draws, {"row": np.arange(draws.shape[1])}
@@ -155,16 +150,12 @@ def rows_ahead(
     y, mask = check_data(run, data)
     draws = np.asarray(run.fit.forecast(key, num_draws, (y, mask), num_steps))
     steps = np.tile(np.arange(1, num_steps + 1), len(y))
-    names = (
-        {}
-        if table.groups is None
-        else {table.group: np.repeat(np.array(table.group_names, object), num_steps)}
-    )
-    return draws.reshape(num_draws, -1, draws.shape[-1]), {
-        **names,
-        "ahead": steps,
-        **times_ahead(table, num_steps),
-    }
+    beside: dict[str, Any] = {}
+    if table.groups is not None:
+        beside[table.group] = np.repeat(np.array(table.group_names, object), num_steps)
+    beside["ahead"] = steps
+    beside |= times_ahead(table, num_steps)
+    return draws.reshape(num_draws, -1, draws.shape[-1]), beside
 
 
 # --- scores ---------------------------------------------------------------------------------------
@@ -192,21 +183,20 @@ class RowScore(NamedTuple):
 
     @classmethod
     def of(cls, log_densities: Any, per: str, remarks: str = "", sizes: Any = None) -> RowScore:
-        """The score of rows from the log density of each; or of groups of rows of given sizes."""
+        """The score of rows from their log densities; or of groups of rows with these sizes."""
         totals: Float[np.ndarray, " n"] = np.asarray(log_densities, np.float64)
         sizes = np.ones(len(totals)) if sizes is None else np.asarray(sizes, np.float64)
         return cls(*ratio_estimate(totals, sizes), int(sizes.sum()), per, remarks, (totals, sizes))
 
     def __str__(self) -> str:
-        units = f"{self.number:,} {self.per if self.per != 'entry' else 'entrie'}s"
-        alone = (
-            ""
-            if np.isfinite(self.standard_error)
-            else "all in one group, so that its error is not known"
-        )
-        remarks = "".join(f"; {remark}" for remark in (self.remarks, alone) if remark)
-        error = "" if alone else f" ± {self.standard_error:.3f}"
-        return f"{self.mean:.3f}{error} nats per {self.per} ({units}{remarks})"
+        remarks = f"{self.number:,} {'entrie' if self.per == 'entry' else self.per}s"
+        if self.remarks:
+            remarks += f"; {self.remarks}"
+        error = f" ± {self.standard_error:.3f}"
+        if not np.isfinite(self.standard_error):
+            remarks += "; all in one group, so that its error is not known"
+            error = ""
+        return f"{self.mean:.3f}{error} nats per {self.per} ({remarks})"
 
 
 def sequences(number: int) -> str:
@@ -219,8 +209,7 @@ def sequences(number: int) -> str:
 
 
 def bounds(fit: Fit, data: PyTree, key: Any) -> Float[np.ndarray, " groups"]:
-    """Bounds on the log densities of held-out groups, with their locals inferred and the globals
-    fixed."""
+    """Bounds on the log densities of held-out groups: locals are inferred, the globals fixed."""
     spec = fit.alg.spec
     batch = Minibatch(jax.tree.map(as_array, data), None)
     per_group = inferred(bounds_of, spec, fit.state.hyper, fit.posterior, batch, key)

@@ -13,46 +13,55 @@ from vijax.app.settings.units import table_units
 from vijax.app.sources.listing import FittedRun
 from vijax.app.sources.tables import padded_sequences
 
-PAST, AHEAD = 60, 20
-"""Steps that are drawn before the end of a sequence, and after it."""
-NUM_DRAWS, LEVEL = 400, 0.9
-MOST_SEQUENCES, MOST_COLUMNS = 12, 4
-"""Sequences from which the longest is taken, and columns of it that are drawn."""
+PAST = 60
+"""Steps that are drawn before the end of a sequence."""
+AHEAD = 20
+"""Steps that are drawn after the end of a sequence."""
+NUM_DRAWS = 400
+LEVEL = 0.9
+MOST_SEQUENCES = 12
+"""Number of first sequences of which the longest is drawn."""
+MOST_COLUMNS = 4
+"""Number of columns that are drawn."""
 
 
 def longest_of_first(number: int, most: int) -> str:
-    """Which sequence is drawn, where there are several.
+    """A note on which sequence is drawn; "" for a single one.
 
     >>> longest_of_first(60, 12), longest_of_first(5, 12), longest_of_first(1, 12)
     (' The longest of the first 12 of 60 sequences.', ' The longest of 5 sequences.', '')
     """
     if number == 1:
         return ""
-    return (
-        f" The longest of {f'the first {most:,} of ' if number > most else ''}{number:,} sequences."
-    )
+    first = f"the first {most:,} of " if number > most else ""
+    return f" The longest of {first}{number:,} sequences."
 
 
 def forecasts(run: FittedRun, data: Any = None, is_scaled: bool = True) -> list[Block]:
-    """The next steps of the longest of the first sequences; none where they need inputs that are
-    not known yet. `data` are the sequences as the model reads them, and `is_scaled` says whether in
-    units of standardised columns."""
+    """The next steps of the longest of the first sequences; none if they need inputs, which are
+    unknown.
+
+    Args:
+      run: the fit with its data.
+      data: the sequences as the model reads them.
+      is_scaled: True if they are in units of standardised columns.
+    """
     if getattr(run.settings, "num_inputs", 0):
         return []
     y, mask = padded_sequences(run.data.train) if data is None else data
-    chosen = int(mask[:MOST_SEQUENCES].sum(axis=1).argmax())
-    steps = int(mask[chosen].sum())
-    own = y[chosen : chosen + 1, :steps], mask[chosen : chosen + 1, :steps]
-    draws = np.asarray(run.fit.forecast(run.key, NUM_DRAWS, own, AHEAD), float)[:, 0]
+    longest = int(mask[:MOST_SEQUENCES].sum(axis=1).argmax())
+    steps = int(mask[longest].sum())
+    sequence = y[longest : longest + 1, :steps], mask[longest : longest + 1, :steps]
+    draws = np.asarray(run.fit.forecast(run.key, NUM_DRAWS, sequence, AHEAD), float)[:, 0]
     ends = np.quantile(draws, [0.5 - 0.5 * LEVEL, 0.5 + 0.5 * LEVEL], axis=0)
-    before = np.asarray(y[chosen, max(0, steps - PAST) : steps], float)
-    unknown = np.full(before.shape, np.nan)
-    in_units = table_units(run.data.train).points if is_scaled else np.asarray
-    parts = [(before, draws.mean(0)), *((unknown, end) for end in ends)]
-    mean, low, high = (in_units(np.concatenate(part)).T[:MOST_COLUMNS] for part in parts)
-    name = (run.data.train.group_names or ("all",))[chosen]
-    times = sequence_times(run.data.train, chosen)
-    x = times.with_ahead(AHEAD)[steps - len(before) :]
+    past = np.asarray(y[longest, max(0, steps - PAST) : steps], float)
+    unknown = np.full(past.shape, np.nan)
+    to_units = table_units(run.data.train).points if is_scaled else np.asarray
+    parts = [(past, draws.mean(0)), *((unknown, end) for end in ends)]
+    mean, low, high = (to_units(np.concatenate(part)).T[:MOST_COLUMNS] for part in parts)
+    name = (run.data.train.group_names or ("all",))[longest]
+    times = sequence_times(run.data.train, longest)
+    x = times.with_ahead(AHEAD)[steps - len(past) :]
     note = (
         f"The last steps, then means of the next {AHEAD}, with {100 * LEVEL:.0f} % of what the "
         "model expects."

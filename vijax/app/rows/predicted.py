@@ -1,5 +1,4 @@
-"""Draws of data from a run, in the units of its data: their means and intervals, one by one, and as
-a file."""
+"""Draws of data from a run, in the units of its data: means, intervals, single draws, files."""
 
 from __future__ import annotations
 
@@ -31,13 +30,12 @@ class Draws:
     ['row', 'height_mean', 'height_sd', 'height_low', 'height_high']
     """
 
-    # (draws, rows, columns), in the units of the data; -1 and +1 for two classes, NaN of rows that
+    # (draws, rows, columns), in the units of the data; -1 and +1 for two classes, NaN for rows that
     # lack a cell
     values: Float[np.ndarray, "draws N D"]
     names: tuple[str, ...]  # names of the columns
-    beside: Mapping[
-        str, Any
-    ]  # columns that are carried through, by name: identifiers, groups, number of steps ahead
+    # columns that are passed through, by name: identifiers, groups, number of steps ahead
+    beside: Mapping[str, Any]
     classes: tuple[str, str] | None = None  # names of the two classes of a target
     notes: tuple[str, ...] = ()  # notes for the reader
 
@@ -66,29 +64,25 @@ class Draws:
     def interval(
         self, level: float = 0.95
     ) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, "N D"]]:
-        """Low and high ends of central intervals that hold a value with this probability."""
+        """Low and high ends of central intervals that hold a value with probability `level`."""
         require(0 < level < 1, "level", "a probability between 0 and 1", level)
         low, high = self.quantile([0.5 - 0.5 * level, 0.5 + 0.5 * level])
         return low, high
 
     def summary(self, level: float = 0.95) -> Transformed:
-        """A row for each row drawn: mean, standard deviation and interval of each column; for a
-        target of two classes the probability of the second class."""
+        """Mean, standard deviation and interval of each column for each row; for a target of two
+        classes the probability of the second class."""
         if self.classes is not None:
-            drawn = self.values[..., 0]
-            chance = np.where(np.isnan(drawn).any(axis=0), np.nan, (drawn > 0).mean(axis=0))
+            target = self.values[..., 0]
+            chance = np.where(np.isnan(target).any(axis=0), np.nan, (target > 0).mean(axis=0))
             return Transformed({f"probability_{self.classes[1]}": chance}, self.beside, self.notes)
-        parts = {
-            "mean": self.mean(),
-            "sd": self.std(),
-            **dict(zip(("low", "high"), self.interval(level), strict=True)),
-        }
-        found = {
-            f"{name}_{part}": x[:, d]
-            for d, name in enumerate(self.names)
-            for part, x in parts.items()
-        }
-        return Transformed(found, self.beside, self.notes)
+        low, high = self.interval(level)
+        statistics = {"mean": self.mean(), "sd": self.std(), "low": low, "high": high}
+        columns = {}
+        for d, name in enumerate(self.names):
+            for part, x in statistics.items():
+                columns[f"{name}_{part}"] = x[:, d]
+        return Transformed(columns, self.beside, self.notes)
 
     def each(self) -> Transformed:
         """A row for each row of each draw."""
@@ -97,31 +91,31 @@ class Draws:
             name: np.tile(np.asarray(values, object), count) for name, values in self.beside.items()
         }
         columns = self.values.reshape(count * rows, -1).T
-        found: dict[str, np.ndarray] = dict(zip(self.names, columns, strict=True))
+        results: dict[str, np.ndarray] = dict(zip(self.names, columns, strict=True))
         if self.classes is not None:
             classes = np.array([*self.classes, ""], object)
-            found = {
-                name: classes[np.where(np.isnan(x), -1, x > 0).astype(int)]
-                for name, x in found.items()
-            }
-        return Transformed(found, {"draw": np.repeat(np.arange(count), rows), **beside}, self.notes)
+            place = lambda x: np.where(np.isnan(x), -1, x > 0).astype(int)
+            results = {name: classes[place(x)] for name, x in results.items()}
+        return Transformed(
+            results, {"draw": np.repeat(np.arange(count), rows), **beside}, self.notes
+        )
 
 
 def draw_like(
     run: FittedRun, listing: Any, new: New, key: PRNGKeyArray, num_draws: int, groups: str
 ) -> Draws:
-    """Draws of a table like this one: see `vijax.app.folder.loaded.Run.predictive`."""
+    """Draws of a table like `new`: see `vijax.app.folder.loaded.Run.predictive`."""
     with naming_rows(new.data):
         values = listing.drawing.draw(run, new.data, key, num_draws, groups)
     if new.places is not None:
-        whole = np.full((len(values), len(new.beside["row"]), values.shape[-1]), np.nan)
-        whole[:, new.places] = values
-        values = whole
+        all_rows = np.full((len(values), len(new.beside["row"]), values.shape[-1]), np.nan)
+        all_rows[:, new.places] = values
+        values = all_rows
     return _draws(run, listing, values, new.beside, new.notes)
 
 
 def draw_new(run: FittedRun, listing: Any, key: PRNGKeyArray, num_draws: int, sizes: Any) -> Draws:
-    """Draws of rows, or of sequences, of given sizes."""
+    """Draws of new rows, or of new sequences of these sizes."""
     if listing.drawing.of_target:
         raise ConfigError(
             f"a run of {listing.name} draws its target given the other columns: name a table of "
@@ -141,7 +135,7 @@ def draw_ahead(
 
 
 def check_has_forecasts(listing: Any) -> None:
-    """Raises a `ConfigError` where the data of a model have no next steps."""
+    """Raises a `ConfigError` if the data of a model have no next steps."""
     if listing.drawing is None or not listing.drawing.of_steps:
         raise ConfigError(
             f"{listing.name} has no order of time, so that nothing can be forecast. Forecasts are "
@@ -153,15 +147,11 @@ def check_has_forecasts(listing: Any) -> None:
 def _draws(
     run: FittedRun, listing: Any, values: np.ndarray, beside: Mapping[str, Any], notes: Any = ()
 ) -> Draws:
-    train, drawing = run.data.train, listing.drawing
-    if drawing.of_target:
-        values = values if train.classes else np.asarray(values, float) + get_offset(run.settings)
+    train = run.data.train
+    if listing.drawing.of_target:
+        if not train.classes:
+            values = np.asarray(values, float) + get_offset(run.settings)
         return Draws(values, (train.target,), beside, train.classes, tuple(notes))
-    scaled = drawing.is_scaled(run.settings)
-    return Draws(
-        table_units(train).points(values) if scaled else values,
-        train.columns,
-        beside,
-        None,
-        tuple(notes),
-    )
+    if listing.drawing.is_scaled(run.settings):
+        values = table_units(train).points(values)
+    return Draws(values, train.columns, beside, None, tuple(notes))

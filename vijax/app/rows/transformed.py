@@ -23,7 +23,7 @@ from vijax.files import write_atomically
 
 Parts = Iterable[Mapping[str, Sequence[Any]]]
 AT_ONCE = 100_000
-"""Documents in memory at a time, where they are read by parts."""
+"""Documents in memory at a time, if they are read by parts."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +33,7 @@ class Transformed:
     Attributes:
       found: vectors (N,) and matrices (N, K) by name: the shares of topics, the probabilities of
           components or states.
-      beside: columns that are carried through, by name: identifiers, columns that the model does
-          not use.
+      beside: columns that are passed through, by name: identifiers, columns unused by the model.
       notes: notes for the reader, such as the number of unknown words.
 
     >>> rows = Transformed({"topic": np.array([1]), "share": np.array([[0.25, 0.75]])}, {"id": ["a7"]})
@@ -49,7 +48,7 @@ class Transformed:
     notes: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Any:
-        """A vector, a matrix or a column that was carried through."""
+        """A vector, a matrix or a column that was passed through."""
         return self.found[name] if name in self.found else self.beside[name]
 
     def __len__(self) -> int:
@@ -64,15 +63,14 @@ class Transformed:
 
     def columns(self) -> dict[str, Sequence[Any]]:
         """All results as columns of one length, matrices cut into columns:
-        `pandas.DataFrame(rows.columns())`. Where a column of the data has the name of a column of
-        the model, it gets an underscore."""
+        `pandas.DataFrame(rows.columns())`. A column of the data that has the name of a column of
+        the model gets an underscore."""
         ours: dict[str, Any] = {}
         for key, values in self.found.items():
-            ours |= (
-                {key: values}
-                if values.ndim == 1
-                else {f"{key}_{k}": x for k, x in enumerate(values.T)}
-            )
+            if values.ndim == 1:
+                ours[key] = values
+            else:
+                ours |= {f"{key}_{k}": x for k, x in enumerate(values.T)}
         beside: dict[str, Sequence[Any]] = {}
         for name, values in self.beside.items():
             while name in ours or name in beside:
@@ -91,9 +89,11 @@ class Transformed:
         return Path(path)
 
     def write_or_csv(self, out: Path | None) -> str:
-        """The name of the file, written; or the columns as CSV, without a last line end, where no
-        file is named."""
-        return as_csv(self.columns()).rstrip("\n") if out is None else str(self.write(out))
+        """Writes the file `out`, and returns its name; or, without a file, the columns as CSV,
+        without a last line end."""
+        if out is not None:
+            return str(self.write(out))
+        return as_csv(self.columns()).rstrip("\n")
 
 
 def transform_rows(
@@ -103,59 +103,63 @@ def transform_rows(
     check_transforms(config.listing)
     transform: Any = config.listing.transform
     with naming_rows(new.data):
-        found: RowResults = transform(run, new.data, tell)
-    if (
-        config.listing.source.results == "doc_topics" and "topic" in found
-    ):  # of users items are recommended
-        found = add_labels(config, run, found)
+        results: RowResults = transform(run, new.data, tell)
+    if config.listing.source.results == "doc_topics" and "topic" in results:
+        results = add_labels(config, run, results)
     if new.places is not None:
         number = len(next(iter(new.beside.values())))
-        found = {name: spread(values, new.places, number) for name, values in found.items()}
-    return Transformed(found, new.beside, new.notes)
+        results = {name: spread(values, new.places, number) for name, values in results.items()}
+    return Transformed(results, new.beside, new.notes)
 
 
 def spread(values: np.ndarray, places: np.ndarray, number: int) -> np.ndarray:
-    """Results of some rows among all rows, empty for the others: NaN, or no text.
+    """Results of some rows, placed among all rows: the others are NaN, or no text.
 
     >>> spread(np.array([1, 2]), np.array([0, 2]), 3).tolist()
     [1.0, nan, 2.0]
     """
-    kind = (
-        values.dtype
-        if values.dtype.kind in "fc"
-        else object
-        if values.dtype.kind in "OUS"
-        else float
+    kind: Any = float
+    if values.dtype.kind in "fc":
+        kind = values.dtype
+    elif values.dtype.kind in "OUS":
+        kind = object
+    all_rows: np.ndarray = np.full(
+        (number, *values.shape[1:]), "" if kind is object else np.nan, kind
     )
-    whole: np.ndarray = np.full((number, *values.shape[1:]), "" if kind is object else np.nan, kind)
-    whole[places] = values
-    return whole
+    all_rows[places] = values
+    return all_rows
 
 
 def transform_parts(config: Any, run: FittedRun, tell: Tell) -> Iterator[Transformed]:
-    """The results for all documents of a run that are read by parts, in the order of the files,
-    held-out ones among them: `AT_ONCE` of them at a time."""
-    every = dataclasses.replace(run.data.whole, chosen=None)
-    for first in range(0, every.num_documents, AT_ONCE):
-        rows = np.arange(first, min(first + AT_ONCE, every.num_documents))
-        new = new_documents(config.listing.source.columns, every.take(rows), first=first)
+    """The results for all documents of a run that are read by parts, held-out ones too, in the
+    order of the files: `AT_ONCE` at a time."""
+    documents = dataclasses.replace(run.data.whole, chosen=None)
+    for first in range(0, documents.num_documents, AT_ONCE):
+        rows = np.arange(first, min(first + AT_ONCE, documents.num_documents))
+        new = new_documents(config.listing.source.columns, documents.take(rows), first=first)
         yield transform_rows(config, run, new, lambda done, first=first: tell(first + done))  # type: ignore[misc]
 
 
 def join_results(parts: Iterable[Transformed]) -> Transformed:
     """The results of parts, one below the other."""
-    every = list(parts)
-    found = {name: np.concatenate([part.found[name] for part in every]) for name in every[0].found}
-    beside = {name: [x for part in every for x in part.beside[name]] for name in every[0].beside}
-    return Transformed(found, beside)
+    all_parts = list(parts)
+    results = {
+        name: np.concatenate([part.found[name] for part in all_parts])
+        for name in all_parts[0].found
+    }
+    beside = {
+        name: [x for part in all_parts for x in part.beside[name]] for name in all_parts[0].beside
+    }
+    return Transformed(results, beside)
 
 
 def check_transforms(listing: Listing) -> None:
-    """Raises a `ConfigError`, with what to use instead, where a model has no results for single
-    rows."""
+    """Raises a `ConfigError` with a remedy if a model has no results for single rows."""
     if listing.transform is None:
-        why = listing.no_transform or "what it found is in summary.txt and posterior.npz of the run"
-        raise ConfigError(f"{listing.name} cannot be applied to rows one by one: {why}")
+        reason = (
+            listing.no_transform or "what it found is in summary.txt and posterior.npz of the run"
+        )
+        raise ConfigError(f"{listing.name} cannot be applied to rows one by one: {reason}")
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -171,14 +175,13 @@ def write_parts(path: Path, parts: Iterable[Mapping[str, Sequence[Any]]]) -> Non
 
 
 def check_new_file(out: Path | None) -> None:
-    """Raises a `ConfigError` where the file that is to be written exists, or has an unknown
-    ending."""
+    """Raises a `ConfigError` if the file to be written exists, or has an unknown ending."""
     if out is not None and check_ending(out) and out.exists():
         raise ConfigError(f"--out: {out} exists; name another file, or remove it")
 
 
 def check_ending(path: Path) -> str:
-    """The kind of file that a name asks for; `ConfigError` where there is no such kind."""
+    """The ending of a file name, which gives the format; `ConfigError` for unknown endings."""
     ending = path.suffix.lower()
     if ending not in WRITERS:
         expected = ", ".join(WRITERS)
@@ -196,20 +199,20 @@ def as_csv(columns: Mapping[str, Sequence[Any]]) -> str:
 def _cell(value: Any, spread: float) -> Any:
     is_number = (
         isinstance(value, float | np.floating) and value == value
-    )  # csv_text leaves NaN empty
+    )  # NaN becomes an empty cell
     return _short(value, spread) if is_number else value
 
 
 def _short(value: Any, spread: float = 0.0) -> str:
-    """Six digits of the model's own numbers, or more where the spread beside them needs them; all
-    digits of numbers that are carried through."""
+    """Six digits of the model's own numbers, or more if their spread needs them; all digits of
+    numbers that are passed through."""
     if float(value).is_integer() and abs(value) < 1e15:
         return f"{value:.0f}"
     if not isinstance(value, np.generic):
         return repr(value)
     if (
         abs(float(value)) < 100 * spread
-    ):  # six digits are enough: files of topics have millions of these
+    ):  # six digits suffice: files of topics have millions of these
         return f"{value:.6g}"
     return f"{round_to_spread(float(value), spread):.15g}"
 
@@ -217,47 +220,43 @@ def _short(value: Any, spread: float = 0.0) -> str:
 def _rows(
     columns: Mapping[str, Sequence[Any]], cell: Callable[[Any, float], Any]
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of columns, each cell with the spread that stands beside it."""
+    """The rows of columns, each cell with its spread."""
     spreads = {name: _spreads(columns, name) for name in columns}
-    shown = (map(cell, values, spreads[name]) for name, values in columns.items())
-    return zip(*shown, strict=True)
+    cells = (map(cell, values, spreads[name]) for name, values in columns.items())
+    return zip(*cells, strict=True)
 
 
 ENDS = ("mean", "sd", "low", "high", "lowest", "highest", "prediction")
-"""Names of columns, or their last parts, that are of one number: its digits follow its deviation or
-interval."""
+"""Last parts of names of columns of one number: its digits follow its deviation or interval."""
 
 
 def _spreads(columns: Mapping[str, Sequence[Any]], name: str) -> np.ndarray:
-    """Row by row the deviation of a column's number, or half of its interval; else the range of the
-    column."""
-    whole, end = ("", name) if name in ENDS else name.rpartition("_")[::2]
-    known = lambda part: columns.get(f"{whole}_{part}" if whole else part)
-    sd, low, high = map(known, ("sd", "low", "high"))
-    if end in ENDS and sd is not None:
+    """Row by row the deviation of a column's number, or half its interval; else the column's range."""
+    stem, last_part = ("", name) if name in ENDS else name.rpartition("_")[::2]
+    column_of = lambda part: columns.get(f"{stem}_{part}" if stem else part)
+    sd, low, high = map(column_of, ("sd", "low", "high"))
+    if last_part in ENDS and sd is not None:
         return np.asarray(sd, float)
-    if end in ENDS and low is not None and high is not None:
+    if last_part in ENDS and low is not None and high is not None:
         return 0.5 * (np.asarray(high, float) - np.asarray(low, float))
     values = columns[name]
-    is_own = isinstance(values, np.ndarray) and np.issubdtype(values.dtype, np.floating)
-    return np.full(len(values), value_range(values) if is_own else 0.0)
+    is_float = isinstance(values, np.ndarray) and np.issubdtype(values.dtype, np.floating)
+    return np.full(len(values), value_range(values) if is_float else 0.0)
 
 
 def _csv(parts: Parts, file: BinaryIO) -> None:
     for i, columns in enumerate(parts):
         text = as_csv(columns)
-        file.write(
-            (text if i == 0 else text.partition("\n")[2]).encode("utf-8", errors="backslashreplace")
-        )
+        if i > 0:  # one header for all parts
+            text = text.partition("\n")[2]
+        file.write(text.encode("utf-8", errors="backslashreplace"))
 
 
 def _jsonl(parts: Parts, file: BinaryIO) -> None:
     for columns in parts:
         for row in _rows(columns, _json):
-            record = dict(zip(columns, row, strict=True))
-            file.write(
-                f"{json.dumps(record, ensure_ascii=False)}\n".encode(errors="backslashreplace")
-            )
+            record = json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False)
+            file.write(f"{record}\n".encode(errors="backslashreplace"))
 
 
 def _json(value: Any, spread: float) -> Any:
@@ -284,11 +283,9 @@ def _arrow(values: Sequence[Any]) -> Any:
     if isinstance(values, np.ndarray) and values.dtype != object:
         return values
     kinds = {type(value) for value in values} - {type(None)}
-    return (
-        list(values)
-        if len(kinds) <= 1
-        else [None if value is None else str(value) for value in values]
-    )
+    if len(kinds) <= 1:
+        return list(values)
+    return [None if value is None else str(value) for value in values]
 
 
 Writer = Callable[[Parts, BinaryIO], Any]

@@ -16,9 +16,9 @@ from vijax.extras import require_extra
 from vijax.files import write_text
 
 RESULT_COLUMNS = ("document", "words", "topic", "topic_label")
-"""Columns, beside the shares, that do not come from the user's file."""
+"""Columns, besides the shares, that do not come from the user's file."""
 COMMONEST = 15
-"""Words that stand for a document whose text is not known."""
+"""Number of words that stand for a document without a text."""
 
 
 def read_doc_topics(path: Path) -> dict[str, Sequence[Any]]:
@@ -45,17 +45,18 @@ def read_doc_topics(path: Path) -> dict[str, Sequence[Any]]:
             f"{path}: expected columns document, words and share_0, got {got}; "
             f"{rewrite_remedy(path)}"
         )
-    read = lambda name: (
-        table[name].to_numpy()
-        if _is_number(name)
-        else [*map(unguard_formula, table[name].to_pylist())]
-    )
-    return {unguard_formula(name): read(name) for name in header}
+    columns: dict[str, Sequence[Any]] = {}
+    for name in header:
+        values = table[name]
+        if _is_number(name):
+            columns[unguard_formula(name)] = values.to_numpy()
+        else:
+            columns[unguard_formula(name)] = [*map(unguard_formula, values.to_pylist())]
+    return columns
 
 
-def label_again(path: Path, names: Mapping[int, str]) -> None:
-    """Writes the file with new names of some topics; one that is not there, or has no labels,
-    stays."""
+def relabel_topics(path: Path, names: Mapping[int, str]) -> None:
+    """Writes the file with new names of topics; a file without labels, or none, is left."""
     if not path.is_file():
         return
     with path.open(encoding="utf-8", newline="") as file:
@@ -69,7 +70,7 @@ def label_again(path: Path, names: Mapping[int, str]) -> None:
 
 
 def rewrite_remedy(path: Path) -> str:
-    """The remedy for a file that is not as it should be."""
+    """The remedy for a damaged file."""
     return f"remove it, and write it again: vijax transform {path.parent} --out {path}"
 
 
@@ -111,17 +112,17 @@ def write_excerpts(path: Path, excerpts: Sequence[str]) -> None:
 
 
 def read_excerpts(path: Path) -> list[str]:
-    """The excerpts of a run; none where it has none."""
+    """The excerpts of a run; none if it has no such file."""
     if not path.is_file():
         return []
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        excerpts = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"{path}: damaged ({error}); remove it, and the page does without"
         ) from error
-    if not isinstance(found, list):
+    if not isinstance(excerpts, list):
         raise ConfigError(
             f"{path}: damaged: expected a list of texts; remove it, and the page does without"
         )
-    return [str(text) for text in found]
+    return [str(text) for text in excerpts]

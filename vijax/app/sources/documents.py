@@ -31,8 +31,7 @@ WORDS = "vocabulary.txt"
 
 
 def load_documents(config: DocumentData) -> Data:
-    """The corpus, split; words that training documents lack are dropped, since their scores would
-    mean nothing."""
+    """The corpus, split; words that training documents lack are dropped: they have no score."""
     if (by_parts := sampled_documents(config)) is not None:
         return by_parts
     corpus = with_words(read_corpus(config))
@@ -42,19 +41,19 @@ def load_documents(config: DocumentData) -> Data:
 
 
 def _load(config: Any) -> Data:
-    """The corpus of a run, checked to have the columns that its page is to show."""
-    found = load_documents(config.data)
-    if isinstance(found.train, SampledDocuments):
-        check_by_parts(config, found)
+    """The corpus of a run, with a check that it has the columns of its page."""
+    data = load_documents(config.data)
+    if isinstance(data.train, SampledDocuments):
+        check_by_parts(config, data)
     if config.page.by:
-        names = side_columns(config.data, found.train)
+        names = side_columns(config.data, data.train)
         for name in config.page.by:
             if name not in names:
-                known = ", ".join(map(repr, names)) or "none"
+                names_text = ", ".join(map(repr, names)) or "none"
                 raise ConfigError(
-                    f"page.by: expected columns beside the text, got {name!r}; known: {known}"
+                    f"page.by: expected columns beside the text, got {name!r}; known: {names_text}"
                 )
-    return found
+    return data
 
 
 def side_columns(
@@ -71,41 +70,41 @@ def side_columns(
 
 
 def read_corpus(config: DocumentData, source: Any = None) -> Corpus:
-    """The documents that a [data] section names, or those of another source as that section reads
-    them."""
+    """The documents that a [data] section names, or of another source read in the same way."""
     from vijax.data import read
 
     if isinstance(config, RatingData) and has_ratings(config, source):
         return read_ratings(config, source)
     if not isinstance(config, RatingData):
         check_are_texts(config, source)
+    path = config.path if source is None else source
     return read(
-        config.path if source is None else source,
+        path,
         vocabulary=config.vocabulary,
         format=None if config.format == "auto" else config.format,
-        sha256=config.sha256 if is_url(config.path if source is None else source) else None,
+        sha256=config.sha256 if is_url(path) else None,
         **_reading_arguments(config, source),
     )
 
 
 def _reading_arguments(config: DocumentData, source: Any = None) -> dict[str, Any]:
-    """Arguments of `read` that say how documents are written, and how their text becomes words: of
-    other documents than the run's own those that they have."""
+    """Arguments of `read`: the format of documents, and how their text becomes words; for another
+    source only those that apply to it."""
     from vijax.data import TextSettings
 
-    text = TextSettings(
-        **{field.name: getattr(config, field.name) for field in dataclasses.fields(TextSettings)}
-    )
+    fields = [field.name for field in dataclasses.fields(TextSettings)]
+    text = TextSettings(**{name: getattr(config, name) for name in fields})
     if config.stop_words == "none":
         text = dataclasses.replace(text, stop_words=None)
     names = ("column", "encoding", "separator", "sheet")
     arguments = {"text": text, **{name: getattr(config, name) for name in names}}
-    is_path = source is None or isinstance(source, str | Path)
-    of_source = config if source is None else dataclasses.replace(config, path=str(source))
-    formats = data_formats(of_source) if is_path else None
-    return {
-        name: value for name, value in arguments.items() if formats is None or formats.have(name)
-    }
+    if source is not None and not isinstance(source, str | Path):
+        return arguments
+    section = config if source is None else dataclasses.replace(config, path=str(source))
+    formats = data_formats(section)
+    if formats is None:
+        return arguments
+    return {name: value for name, value in arguments.items() if formats.have(name)}
 
 
 def prepare_shards(config: Any, out: Path, workers: int, say: Callable[[str], None]) -> None:
@@ -141,59 +140,49 @@ def prepare_shards(config: Any, out: Path, workers: int, say: Callable[[str], No
 
 
 def with_own_stop_words(config: DocumentData) -> DocumentData:
-    """The section with the words of a file of stop words in place of its name: the run does not
-    need the file again."""
+    """The section with the words of a stop word file, which the run does not need again."""
     from vijax.data.texts.text import read_stop_words
 
-    named = config.stop_words
-    if (
-        isinstance(named, str)
-        and named not in ("auto", "english", "none")
-        and Path(named).expanduser().is_file()
-    ):
-        return dataclasses.replace(config, stop_words=read_stop_words(named))
+    stop_words = config.stop_words
+    if not isinstance(stop_words, str) or stop_words in ("auto", "english", "none"):
+        return config
+    if Path(stop_words).expanduser().is_file():
+        return dataclasses.replace(config, stop_words=read_stop_words(stop_words))
     return config
 
 
 def read_over_vocabulary(
     vocabulary: Sequence[str], config: DocumentData, source: Any = None
 ) -> Corpus:
-    """The documents of `read_corpus` over the vocabulary of a run: all of its words, and no
-    others."""
+    """The documents of `read_corpus` over the vocabulary of a run, all its words and no others."""
     every_word = dataclasses.replace(config, min_df=1, max_df=1.0, max_vocabulary=2**31)
     corpus = read_corpus(every_word, source)
-    if corpus.vocabulary is None and corpus.vocab_size == len(
-        vocabulary
-    ):  # counts, a column a word of the run
+    if corpus.vocabulary is None and corpus.vocab_size == len(vocabulary):
+        # Counts, with a column for each word of the run.
         return dataclasses.replace(corpus, vocabulary=tuple(vocabulary))
     return with_vocabulary(with_words(corpus), vocabulary)
 
 
 def with_words(corpus: Corpus) -> Corpus:
-    """The corpus itself, or with its word ids as names where it knows no others."""
+    """The corpus, with its word ids as names if it has no others."""
     if corpus.vocabulary is not None:
         return corpus
-    return dataclasses.replace(
-        corpus, vocabulary=tuple(f"word{i}" for i in range(corpus.vocab_size or 0))
-    )
+    names = tuple(f"word{i}" for i in range(corpus.vocab_size or 0))
+    return dataclasses.replace(corpus, vocabulary=names)
 
 
 def source_section(config: Any, path: Any, column: str | None) -> DocumentData:
-    """The section [data] for another source: that of the run, without the settings of its own
-    file."""
-    changed = dataclasses.replace(config.data, column=column or config.data.column)
-    same = isinstance(path, str) and path == config.data.path
-    return (
-        changed
-        if same
-        else dataclasses.replace(changed, vocabulary=None, sha256=None, format="auto")
-    )
+    """The section [data] for another source: the run's, without the settings of its own file."""
+    section = dataclasses.replace(config.data, column=column or config.data.column)
+    is_own = isinstance(path, str) and path == config.data.path
+    if is_own:
+        return section
+    return dataclasses.replace(section, vocabulary=None, sha256=None, format="auto")
 
 
 # --- the vocabulary that a run keeps, and new documents -------------------------------------------
 def _load_stand_in(folder: Path) -> Data | None:
-    """A corpus that stands in for the run's, one document with each word once: the model is made of
-    the words alone."""
+    """A corpus that stands in for the run's: one document with each word once."""
     path = folder / WORDS
     try:
         words = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
@@ -205,8 +194,7 @@ def _load_stand_in(folder: Path) -> Data | None:
 
 
 def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
-    """Documents, with their titles, the columns beside their text, and the number of their known
-    words."""
+    """Documents, with titles, the columns beside their text, and their numbers of known words."""
     section = config.data if source is None else source_section(config, source, column)
     if source is None and isinstance(data.train, SampledDocuments):
         remedy = (
@@ -216,22 +204,19 @@ def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
         raise ConfigError(
             f"{config.data.path}: more {config.listing.source.columns[0]}s than are held; {remedy}"
         )
-    if source is None:
-        corpus = (
-            data.train
-            if data.test is None
-            else join_parts(*data, section.held_out, section.split_seed)
-        )
+    if source is None and data.test is None:
+        corpus = data.train
+    elif source is None:
+        corpus = join_parts(*data, section.held_out, section.split_seed)
     else:
         corpus = read_over_vocabulary(data.names, section, source)
-    found = side_columns(section, corpus, source)
+    columns_beside = side_columns(section, corpus, source)
     notes = corpus.notes
-    if any(len(values) != corpus.num_documents for values in found.values()):
-        found, notes = (
-            {},
-            (*notes, "The file has changed since it was read: its other columns are left out."),
-        )
-    return new_documents(config.listing.source.columns, corpus, found, notes)
+    if any(len(values) != corpus.num_documents for values in columns_beside.values()):
+        columns_beside = {}
+        change = "The file has changed since it was read: its other columns are left out."
+        notes = (*notes, change)
+    return new_documents(config.listing.source.columns, corpus, columns_beside, notes)
 
 
 def new_documents(
@@ -241,33 +226,43 @@ def new_documents(
     notes: Sequence[str] = (),
     first: int = 0,
 ) -> New:
-    """Documents with columns beside them, of which two have these names: titles, and how much they
-    hold. Documents without a title are named by their numbers from `first` on."""
-    title, held = columns
+    """Documents, with columns beside them.
+
+    Args:
+      columns: the names of the columns of titles, and of the documents' sizes.
+      corpus: the documents.
+      beside: other columns.
+      notes: notes for the reader.
+      first: number of the first document, for documents without a title.
+    """
+    title, size = columns
     titles = corpus.titles or [f"{title} {i}" for i in range(first, first + corpus.num_documents)]
-    own, renamed = _rename_clashes(beside or {}, (title, held, "topic", "topic_label"))
-    return New(corpus, {title: list(titles), **own, held: corpus.tokens}, (*notes, *renamed))
+    columns_beside, more_notes = _rename_clashes(
+        beside or {}, (title, size, "topic", "topic_label")
+    )
+    return New(
+        corpus, {title: list(titles), **columns_beside, size: corpus.tokens}, (*notes, *more_notes)
+    )
 
 
 def _rename_clashes(
     beside: Mapping[str, Any], names: Sequence[str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The user's columns under names that the results do not have themselves, with a note for each
-    other name.
+    """The user's columns under names that the results do not use, with a note for each new name.
 
     >>> _rename_clashes({"year": [1], "words": [2]}, ("document", "words"))
     ({'year': [1], 'words_': [2]}, ["The column 'words' of the data is called 'words_' in the results."])
     """
-    own: dict[str, Any] = {}
+    renamed: dict[str, Any] = {}
     notes = []
     for name, values in beside.items():
-        called = name
-        while called in names or (called != name and called in beside):
-            called += "_"
-        if called != name:
-            notes.append(f"The column {name!r} of the data is called {called!r} in the results.")
-        own[called] = values
-    return own, notes
+        new_name = name
+        while new_name in names or (new_name != name and new_name in beside):
+            new_name += "_"
+        if new_name != name:
+            notes.append(f"The column {name!r} of the data is called {new_name!r} in the results.")
+        renamed[new_name] = values
+    return renamed, notes
 
 
 def _facts(data: Data) -> dict[str, Any]:
@@ -307,14 +302,16 @@ def _describe(data: Data) -> str:
 
 
 def _check(config: Any, entries: Mapping[str, Entry]) -> None:
-    """Raises a `ConfigError` on names of no topic, and on settings of text for the docstrings,
-    which are read in their own way."""
+    """Raises a `ConfigError` on names of missing topics, and on settings of text for the
+    docstrings, which are read in their own way."""
     check_names(config, entries)
-    given = config.data
-    free = type(given)(path="docstrings", held_out=given.held_out, split_seed=given.split_seed)
-    if given.path != "docstrings" or given == free:
+    section = config.data
+    default = type(section)(
+        path="docstrings", held_out=section.held_out, split_seed=section.split_seed
+    )
+    if section.path != "docstrings" or section == default:
         return
-    name = next(name for name, value in flatten(given).items() if value != getattr(free, name))
+    name = next(name for name, value in flatten(section).items() if value != getattr(default, name))
     entry = entries[f"data.{name}"]
     raise ConfigError(
         f'{entry.origin}: data.{name}: not for data.path = "docstrings", whose text is read in '

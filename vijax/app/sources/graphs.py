@@ -19,7 +19,7 @@ from vijax.data.tables.graph import Graph, GraphChoice, make_graph, split_graph
 from vijax.data.tables.table_files import read_columns
 
 USUAL = GraphData()
-"""Names of columns that the user has not changed."""
+"""Default names of columns."""
 
 
 def adjacency(graph: Graph, settings: Any = None) -> np.ndarray:
@@ -28,45 +28,47 @@ def adjacency(graph: Graph, settings: Any = None) -> np.ndarray:
 
 
 def load_graph(config: Any) -> Data:
-    """The graph; its held-out part knows other pairs of the same nodes."""
-    given: GraphData = config.data
-    graph = _read(config, given.path, None)
-    if given.held_out == 0.0:
+    """The graph; its held-out part has other pairs of the same nodes."""
+    section: GraphData = config.data
+    graph = _read(config, section.path, None)
+    if section.held_out == 0.0:
         return Data(graph, None)
-    return Data(*split_graph(graph, given.held_out, given.split_seed))
+    return Data(*split_graph(graph, section.held_out, section.split_seed))
 
 
 def _read(config: Any, path: str, nodes: tuple[str, ...] | None) -> Graph:
-    given, notes, own = config.data, Notes(), path == config.data.path
-    found = read_columns(
+    section = config.data
+    notes = Notes()
+    is_own = path == section.path
+    columns = read_columns(
         path,
-        given.synthetic_seed,
-        given.num_rows if own else None,
-        read_dialect(given),
-        given.sha256 if own else None,
-        (given.source, given.target),
+        section.synthetic_seed,
+        section.num_rows if is_own else None,
+        read_dialect(section),
+        section.sha256 if is_own else None,
+        (section.source, section.target),
         notes,
     )
-    _check_columns(given, found, path)
+    _check_columns(section, columns, path)
     counts = config.model.edges == "poisson"
     choice = GraphChoice(
-        given.source, given.target, given.weight, config.model.directed, counts, nodes
+        section.source, section.target, section.weight, config.model.directed, counts, nodes
     )
-    return make_graph(found, choice, path, notes)
+    return make_graph(columns, choice, path, notes)
 
 
-def _check_columns(given: GraphData, found: Columns, path: str) -> None:
-    """Raises a DataError where a column that the user has named is not there; one of the usual name
-    need not be."""
+def _check_columns(section: GraphData, columns: Columns, path: str) -> None:
+    """Raises a DataError if a column that the user has named is missing; a column of the default
+    name may be missing."""
     for key in ("source", "target", "weight"):
-        name, usual = getattr(given, key), getattr(USUAL, key)
-        if name != usual and name not in found:
-            remedy = f"name another, or leave it out, data.{key}; {nearest(name, found)}"
+        name, usual = getattr(section, key), getattr(USUAL, key)
+        if name != usual and name not in columns:
+            remedy = f"name another, or leave it out, data.{key}; {nearest(name, columns)}"
             raise fail(path, f"a column {name!r} (data.{key})", "none of that name", remedy)
 
 
 def _other(config: Any, data: Data, path: str, column: str | None) -> Graph:
-    """Another graph of the same nodes: the same one later on, say."""
+    """Another graph of the same nodes, such as a later state."""
     check_no_column(column, "a graph must have the nodes")
     return _read(config, path, data.train.columns)
 
@@ -94,7 +96,9 @@ def _tiles(facts: dict[str, Any]) -> dict[str, str]:
         "Linked pairs": f"{facts['edges']:,} | of {facts['pairs']:,}, and {facts['held_out']:,} "
         "held out",
     }
-    return tiles | ({"Pairs not observed": f"{facts['missing']:,}"} if facts["missing"] else {})
+    if facts["missing"]:
+        tiles["Pairs not observed"] = f"{facts['missing']:,}"
+    return tiles
 
 
 def _digest(data: Data) -> Iterator[Any]:
@@ -105,20 +109,20 @@ def _digest(data: Data) -> Iterator[Any]:
 
 def _describe(data: Data) -> str:
     facts = _facts(data)
-    parts = [
-        f"{'a directed' if facts['directed'] else 'an undirected'} graph of {facts['nodes']:,} "
-        "nodes"
-    ]
-    parts += [f"{facts['edges']:,} of {facts['pairs']:,} pairs linked"]
-    parts += [f"{facts['missing']:,} pairs not observed"] if facts["missing"] else []
-    parts += [f"{facts['held_out']:,} pairs held out"] if facts["held_out"] else []
+    kind = "a directed" if facts["directed"] else "an undirected"
+    parts = [f"{kind} graph of {facts['nodes']:,} nodes"]
+    parts.append(f"{facts['edges']:,} of {facts['pairs']:,} pairs linked")
+    if facts["missing"]:
+        parts.append(f"{facts['missing']:,} pairs not observed")
+    if facts["held_out"]:
+        parts.append(f"{facts['held_out']:,} pairs held out")
     return ", ".join(parts)
 
 
 def _check(config: Any, entries: Mapping[str, Entry]) -> None:
     """Raises a `ConfigError` unless the three columns of an edge list have three names."""
-    given = config.data
-    names = [given.source, given.target, given.weight]
+    section = config.data
+    names = [section.source, section.target, section.weight]
     if len(set(names)) < len(names):
         key = next(key for key in ("source", "target", "weight") if f"data.{key}" in entries)
         origin = entries[f"data.{key}"].origin
@@ -128,7 +132,7 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
 
 
 def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
-    """A graph of the same nodes; the run's own with the pairs that training has seen."""
+    """A graph of the same nodes; None: the run's own, with the pairs of training."""
     check_no_column(column, "a graph must have the nodes")
     if source is not None and not isinstance(source, str | Path):
         raise ConfigError(

@@ -1,5 +1,4 @@
-"""The entries of the command line's catalogue: a `Listing` for each model, a `Source` for each kind
-of data."""
+"""The catalogue of the command line: a `Listing` for each model, a `Source` for kinds of data."""
 
 from __future__ import annotations
 
@@ -18,48 +17,43 @@ from vijax.fitting.result import Fit
 
 
 class Data(NamedTuple):
-    """The training and the held-out data of a run (None if nothing was held out): corpora, tables
-    or graphs."""
+    """The training and the held-out data of a run (None without): corpora, tables or graphs."""
 
     train: Any
     test: Any
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """The training data, and the held-out data where there are any."""
+        """The training data, and the held-out data if there are any."""
         return (self.train,) if self.test is None else (self.train, self.test)
 
     @property
     def whole(self) -> Any:
-        """All training data, where `train` is a sample of them (`sampled`, `sampled_documents`);
-        else `train`."""
+        """All training data: `train`, or the data of which it is a sample (`sampled`,
+        `sampled_documents`)."""
         return getattr(self.train, "whole", self.train)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The words of a corpus; the columns of a table; the nodes of a graph."""
-        return (
-            tuple(self.train.vocabulary or ())
-            if hasattr(self.train, "vocabulary")
-            else self.train.columns
-        )
+        if hasattr(self.train, "vocabulary"):
+            return tuple(self.train.vocabulary or ())
+        return self.train.columns
 
 
 class New(NamedTuple):
     """Data that a fitted run is applied to."""
 
     data: Any  # a corpus, a table without a target, or a graph
-    # Columns that are carried through: names of documents or nodes, columns that the model does not
-    # use
+    # columns that are passed through: names of documents or nodes, columns unused by the model
     beside: Mapping[str, Any]
     notes: tuple[str, ...] = ()  # notes for the reader, such as the number of unknown words
-    # the rows of `beside` that `data` has, in order, where others lack cells that the model needs;
-    # None for all of them
+    # the rows of `beside` that are in `data`, in order; None if all are (others lack needed cells)
     places: np.ndarray | None = None
 
 
 Tell = Callable[[int], None]
-"""Called with the number of rows (documents, sequences) that are done."""
+"""Called with the number of rows (documents, sequences) done."""
 RowResults = dict[str, np.ndarray]
 """The results of a model for rows: vectors (N,) and matrices (N, K), by name."""
 
@@ -77,49 +71,42 @@ class Source(NamedTuple):
     # (config, data of the run, path, column or None) -> other data, to score the run on
     other: Callable[[Any, Data, str, str | None], Any]
     facts: Callable[[Data], dict[str, Any]]  # data -> sizes, for data.json
-    tiles: Callable[
-        [dict[str, Any]], dict[str, str]
-    ]  # facts -> tiles of the page by name; small print after a "|"
-    digest: Callable[
-        [Data], Iterator[Any]
-    ]  # data -> the bytes of both parts, piece by piece, for a checksum
+    # facts -> tiles of the page by name; small print after a "|"
+    tiles: Callable[[dict[str, Any]], dict[str, str]]
+    # data -> the bytes of both parts, piece by piece, for a checksum
+    digest: Callable[[Data], Iterator[Any]]
     describe: Callable[[Data], str]  # data -> a line for the screen
-    check: Callable[
-        [Any, Any], None
-    ]  # (config, entries) raises `ConfigError` on settings that do not go together
+    # (config, entries) raises `ConfigError` on settings that do not go together
+    check: Callable[[Any, Any], None]
     # (run folder, data) writes what a run keeps of its data: no more than words, columns and sizes
     keep: Callable[[Path, Data], None]
-    kept_files: tuple[
-        str, ...
-    ]  # the names of files that `keep` may write; their checksums are kept as well
-    # run folder -> data that stand in for the run's, enough to make its model; None where there are
-    # none
+    # the names of files that `keep` may write; their checksums are kept as well
+    kept_files: tuple[str, ...]
+    # run folder -> data that stand in for the run's and suffice to make its model; None without any
     kept: Callable[[Path], Data | None]
     # (config, data of the run, path or object or None for the run's own, column or None) -> `New`
     new: Callable[[Any, Data, Any, str | None], New]
     results: str  # the name, without ending, of the file of results for the run's own data
-    # of documents, the names of a document and of what is counted in it, as columns of the results
+    # for documents: the columns of the results that name a document, and count what is in it
     columns: tuple[str, str] = ("document", "words")
     page: type = NoPage  # the settings of [page]
     # data -> the beginning of each document, kept for the page; None for other data
     excerpts: Callable[[Any], Sequence[str]] | None = None
-    # data -> the bytes of what standardising takes out of columns, and of the times of rows, for a
-    # checksum
+    # data -> the bytes of means and scales of columns, and of the times of rows, for a checksum
     units: Callable[[Data], Iterator[Any]] = lambda data: iter(())
 
 
 class FittedRun(NamedTuple):
-    """A fit as a listing describes it: with its data, its settings [model], and a key for draws."""
+    """A fit with its data, its settings [model], and a key for draws, as a listing describes it."""
 
     fit: Fit
     data: Data
     settings: Any
     key: Any
-    say: Callable[[str], None] = lambda message: None  # where long work says how far it is
+    say: Callable[[str], None] = lambda message: None  # prints the progress of long work
 
     def point(self, name: str) -> Any:
-        """A single value of a global for a reader: the mode where the algorithm finds a point, else
-        the mean."""
+        """A single value of a global: the mode if the algorithm finds a point, else the mean."""
         return self.fit.estimates[name].mean()
 
     @property
@@ -134,19 +121,19 @@ class FittedRun(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """The way in which a model draws tables."""
+    """How a model draws tables."""
 
     # (`FittedRun`, table, key, number of draws, "new" or "same" groups) -> (draws, rows, columns), rows
     # ordered as in the table
     draw: Callable[[FittedRun, Any, Any, int, str], np.ndarray]
-    of_target: bool = False  # True where the target alone is drawn, given the columns
-    of_steps: bool = False  # True where rows are steps of sequences, which have a future
-    # [model] -> True where columns that the run has standardised are drawn so
+    of_target: bool = False  # True if the target alone is drawn, given the columns
+    of_steps: bool = False  # True if rows are steps of sequences, which have a future
+    # [model] -> True if draws are in units of standardised columns
     is_scaled: Callable[[Any], bool] = lambda settings: True
 
 
 def as_read(data: Any, settings: Any) -> Any:
-    """The data themselves, for models that read a corpus."""
+    """The data unchanged, for models that read a corpus."""
     return data
 
 
@@ -169,24 +156,21 @@ class Listing:
       per: the unit of scores and bounds.
       score_unit: the unit of scores where they are no log probabilities.
       target: [model] -> the kind of the target column; None for a model without a target.
-      missing: True where entries may be missing.
-      wants_group: True where the model uses a column of groups.
-      in_time: True where rows are steps in time, so that a column which numbers or dates them
-          orders them.
-      unseen: True where steps with missing cells may stand as ones that were not seen.
-      manner: [model] -> how columns are standardised unless `data.standardise` says it, for priors
-        of one place and scale; None for models that are to read columns as they are.
-      transform: (`FittedRun`, data as of `New`, `Tell`) -> the results for each row; None without
-          results for single rows.
-      predicts: the entry of these results that is the prediction; empty without one.
-      no_transform: the remedy where there is no `transform`.
-      drawing: the way in which it draws tables; None for models of documents and graphs, and for
-          densities.
-      needs_rows: True where the model, or its results for new data, are made of the training rows
-          themselves.
-      not_by_parts: why its rows cannot be read by parts, where they cannot.
-      learns: ([model], data) -> the points that are learnt, as `learn` of an algorithm takes them;
-        by default those that the setting `learn` names.
+      missing: True if entries may be missing.
+      wants_group: True if the model uses a column of groups.
+      in_time: True if rows are steps in time, ordered by a column of numbers or dates.
+      unseen: True if steps with missing cells may count as unobserved.
+      manner: [model] -> how columns are standardised if `data.standardise` is unset, so that priors
+        fit; None reads columns unchanged.
+      transform: (`FittedRun`, data as of `New`, `Tell`) -> the results for each row; None if the
+        model has none for single rows.
+      predicts: the entry of these results that is the prediction, or "".
+      no_transform: the remedy if there is no `transform`.
+      drawing: how it draws tables; None for models of documents and graphs, and for densities.
+      needs_rows: True if the model, or its results for new data, are made of the training rows.
+      not_by_parts: why its rows cannot be read by parts; "" if they can.
+      learns: ([model], data) -> the points that are learnt, for `learn` of an algorithm; by default
+        the names in the setting `learn`.
     """
 
     settings: type
@@ -225,16 +209,16 @@ class Listing:
 
     @property
     def reads_documents(self) -> bool:
-        """True where the model reads the corpus itself; then the words are enough to make it."""
+        """True if the model reads the corpus itself; then the words suffice to make it."""
         return self.arrange is as_read
 
     @property
     def of_documents(self) -> bool:
-        """True where its data are documents."""
+        """True if its data are documents."""
         return self.source.excerpts is not None
 
     def has_score(self, model: Any) -> bool:
-        """True where there is a score: the listing's own, or the model's."""
+        """True if there is a score: the listing's own, or the model's."""
         return self.score is not None or "score" in model.queries
 
     def scored(self, run: FittedRun) -> Any:
@@ -246,7 +230,7 @@ class Listing:
 
 
 def held_out_score_key() -> PRNGKeyArray:
-    """The key of held-out scores: one of all runs, whatever their seed. Documents are cut into the
-    same halves, so the score of a run is one number, at its end, in a comparison, in the table of a
-    sweep and by `vijax evaluate`."""
+    """The key of held-out scores, the same for all runs and seeds. Documents are then cut into the
+    same halves, so a run has the same score at its end, in comparisons, in sweeps and in `vijax
+    evaluate`."""
     return jax.random.key(0)

@@ -1,9 +1,9 @@
 """The number from which a target is measured: near 2,020,000 float32 has steps of an eighth, and
 priors are about 0.
 
-A run keeps it as `model.offset`, so that it is the same for rows that come later. Models of counts
-and of classes have none, nor have regressions without an intercept, for which zero is a place of
-its own."""
+A run keeps it as `model.offset`, so that later rows have the same offset. Models of counts and of
+classes have none, and regressions without an intercept neither, for which zero is special.
+"""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ SETTING = (
         "predicted; unset: the mean of the training rows, where there is an intercept",
     ),
 )
-"""The setting of a section of a model."""
+"""The setting, for a section of a model."""
 
 
 MOVABLE = ("gaussian", "student_t")
-"""Laws of a target whose mean is the predictor itself: it may be measured from any number."""
+"""Laws of a target whose mean is the predictor: it may be measured from any number."""
 
 
 def get_offset(settings: Any) -> float:
-    """The offset of a model's target; 0 where there is none, as in runs of earlier versions.
+    """The offset of a model's target; 0 without one, as in runs of earlier versions.
 
     >>> import types
     >>> get_offset(types.SimpleNamespace(offset=7.5)), get_offset(None)
     (7.5, 0.0)
     """
-    found = getattr(settings, "offset", None)
-    return 0.0 if found is None else float(found)
+    offset = getattr(settings, "offset", None)
+    return 0.0 if offset is None else float(offset)
 
 
 def with_offset(settings: Any, kind: str, train: Any) -> Any:
-    """Settings with the offset that the user has left open.
+    """The settings, with the offset if the user has left it open.
 
     Args:
       settings: the section of the model.
@@ -71,9 +71,9 @@ def with_offset(settings: Any, kind: str, train: Any) -> Any:
     return dataclasses.replace(settings, offset=mean if np.isfinite(mean) else 0.0)
 
 
-def add_offset(found: dict[str, Any], settings: Any) -> dict[str, Any]:
-    """Predictions of a target with its offset added; names of classes stay."""
-    by = get_offset(settings)
-    if by == 0:
-        return found
-    return {name: np.asarray(values, float) + by for name, values in found.items()}
+def add_offset(predictions: dict[str, Any], settings: Any) -> dict[str, Any]:
+    """Predictions of a target with its offset added; with no offset (classes, counts) unchanged."""
+    offset = get_offset(settings)
+    if offset == 0:
+        return predictions
+    return {name: np.asarray(values, float) + offset for name, values in predictions.items()}

@@ -1,5 +1,4 @@
-"""Tables of users and items as a run reads them: which columns are what, and whether a source is
-such a table."""
+"""Tables of users and items as a run reads them: the roles of their columns."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ from vijax.data.texts.text_files import DEFAULT_COLUMN
 
 ROLES = ("user", "item", "count", "time", "least")
 TABLES = ("ratings", "csv", "parquet", "sheet")
-"""Formats with columns, of which two may be users and items."""
+"""Formats with columns, two of which may be users and items."""
 
 
 def named_roles(section: RatingData) -> dict[str, Any]:
@@ -40,8 +39,7 @@ def named_roles(section: RatingData) -> dict[str, Any]:
 
 
 def read_ratings(section: RatingData, source: Any = None) -> Corpus:
-    """Who took what, from the table that a section names, or from another one, read in the same
-    way."""
+    """Who took what, from the table that a section names, or from another table, read alike."""
     table = section.path if source is None else source
     path = fetch(table, section.sha256) if is_url(table) else table
     try:
@@ -55,7 +53,7 @@ def read_ratings(section: RatingData, source: Any = None) -> Corpus:
         problem, _, remedy = str(error).partition(REMEDY)
         if source is None or GIVE not in remedy:
             raise
-        said = (
+        settings = (
             ", ".join(
                 f"{name}={_setting_text(value)}" for name, value in named_roles(section).items()
             )
@@ -64,13 +62,13 @@ def read_ratings(section: RatingData, source: Any = None) -> Corpus:
         # What training was read with stands before the remedy: a command without settings leaves
         # settings out of those.
         raise DataError(
-            f"{problem.rstrip()} The table of training was read with {said}. {REMEDY}give a table "
+            f"{problem.rstrip()} The table of training was read with {settings}. {REMEDY}give a table "
             "with the columns of that one."
         ) from error
 
 
 def _setting_text(value: str | float) -> str:
-    """A setting as a command line has it: 4 and not 4.0."""
+    """A setting as the command line has it: 4 and not 4.0."""
     return value if isinstance(value, str) else f"{value:g}"
 
 
@@ -78,17 +76,17 @@ def has_ratings(section: RatingData, source: Any = None) -> bool:
     """True for a table of users and items.
 
     Raises:
-      ConfigError: a table of which it is not known which columns these are; columns that are named
-        of a source that has none.
+      ConfigError: a table whose columns of users and items are unknown, or columns named for a source
+        without columns.
     """
     source = section.path if source is None else source
     roles = named_roles(section)
     names = _columns(section, source)
     if not names:
         if roles and isinstance(source, str | Path):
-            said = ", ".join(f"data.{name}" for name in roles)
+            keys = ", ".join(f"data.{name}" for name in roles)
             raise ConfigError(
-                f"{source}: {said}: for tables with a row for each user and item, which this is not"
+                f"{source}: {keys}: for tables with a row for each user and item, which this is not"
             )
         return False
     if section.column is not None:
@@ -97,41 +95,41 @@ def has_ratings(section: RatingData, source: Any = None) -> bool:
         return True
     if DEFAULT_COLUMN in names or len(names) == 1:
         return False
-    where = source if isinstance(source, str | Path) else "data"
+    place = source if isinstance(source, str | Path) else "data"
     raise ConfigError(
-        f"{where}: expected columns of users and of items, got {listed(names, 30)}. Name them: "
+        f"{place}: expected columns of users and of items, got {listed(names, 30)}. Name them: "
         "--set data.user=COLUMN "
         "data.item=COLUMN. (A table of texts, each a user: --set data.column=COLUMN.)"
     )
 
 
 def check_are_texts(section: DocumentData, source: Any = None) -> None:
-    """Raises a `ConfigError` on a table of users and items, of a model of texts, unless its columns
-    are called user and item, and have counts or nothing beside them."""
+    """Raises a `ConfigError` on a table of users and items for a model of texts, unless its columns
+    are called user and item, and no other column but counts looks like ratings."""
     source = section.path if source is None else source
     if section.column is not None or section.format == "ratings":
         return
     names = _columns(section, source)
-    exact = {"user", "item"} <= set(names) and (
-        find_count_columns(names) or not find_rating_columns(names)
-    )
-    if looks_like_ratings(names) and not exact:
-        where = source if isinstance(source, str | Path) else "data"
+    has_plain_roles = {"user", "item"} <= set(names)
+    if has_plain_roles and (find_count_columns(names) or not find_rating_columns(names)):
+        return
+    if looks_like_ratings(names):
+        place = source if isinstance(source, str | Path) else "data"
         raise ConfigError(
-            f"{where}: expected a column of texts, got {listed(names, 30)}, which are of users and "
+            f"{place}: expected a column of texts, got {listed(names, 30)}, which are of users and "
             "items. Name the column of the text: --set data.column=COLUMN. For users and items "
             "there is another model: vijax fit hpf --data FILE."
         )
 
 
 class RatingScale(NamedTuple):
-    """Ratings of which it is not said how they count.
+    """Ratings for which it is open how they count.
 
     Attributes:
       column: their column.
       low: the lowest.
       high: the highest.
-      least: one from which they are high: 4 of 1 to 5, 8 of 1 to 10.
+      least: the rating from which they are high: 4 for 1 to 5, 8 for 1 to 10.
     """
 
     column: str
@@ -141,33 +139,35 @@ class RatingScale(NamedTuple):
 
 
 HIGH = 0.8
-"""Part of the highest rating from which one is high."""
+"""Share of the highest rating from which a rating is high."""
 
 
 def find_rating_scale(section: RatingData) -> RatingScale | None:
-    """The ratings of a table, where the section does not say how they count; else None."""
+    """The ratings of a table if the section does not say how they count; else None."""
     if section.count is not None or section.least is not None:
         return None
     names = _columns(section, section.path)
-    found = find_rating_columns(
-        name for name in names if name not in (section.user, section.item, section.time)
-    )
-    if not found or find_count_columns(names):
+    roles = (section.user, section.item, section.time)
+    columns = find_rating_columns(name for name in names if name not in roles)
+    if not columns or find_count_columns(names):
         return None
     path = fetch(section.path, section.sha256) if is_url(section.path) else section.path
-    values = as_numbers(
-        read_columns(str(path), dialect=read_dialect(section))[found[0]],
-        f"{path}, column {found[0]!r}",
-    )
+    column = columns[0]
+    cells = read_columns(str(path), dialect=read_dialect(section))[column]
+    values = as_numbers(cells, f"{path}, column {column!r}")
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     least = HIGH * high if low >= 0 else low + HIGH * (high - low)
-    return RatingScale(found[0], low, high, float(np.ceil(least)) if high - low >= 2 else least)
+    if high - low >= 2:
+        least = float(np.ceil(least))
+    return RatingScale(column, low, high, least)
 
 
 def _columns(section: DocumentData, source: Any) -> list[str]:
-    """The names of the columns of a table; none of another source."""
+    """The names of the columns of a table; none for a source without columns."""
+    if isinstance(source, Mapping):
+        return list(map(str, source))
     if not isinstance(source, str | Path):
-        return list(map(str, source)) if isinstance(source, Mapping) else column_names(source) or []
+        return column_names(source) or []
     if str(source) == "docstrings" or is_address(source):
         return []
     path = fetch(str(source), section.sha256) if is_url(source) else Path(source).expanduser()

@@ -1,5 +1,5 @@
-"""Users and items as data of a run: documents and their words, with tables of numbers that are
-known of users and of items."""
+"""Users and items as data of a run: documents and their words, with tables of numbers (features) of
+users and of items."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ FEATURES = "features.npz"
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class UsersWithFeatures(Users):
-    """Users and the items that they took, with what is known of both; numbers have mean 0 and
-    deviation 1 in training.
+    """Users and the items that they took, with features of both, which have mean 0 and deviation 1
+    in training.
 
     Attributes:
-      users: numbers of users, by name; of a run that is read again no rows.
-      items: numbers of items: those of training in their order, then those that nobody took there.
-      taken_new: which of the latter each user took, (users, new items); None where nobody is known
-          to have taken any.
+      users: features of users, by name; without rows in a run that is read again.
+      items: features of items: those of training in their order, then new items.
+      taken_new: which new items each user took, (users, new items); None if nobody is known to have
+        taken any.
     """
 
     users: Table | None = None
@@ -71,28 +71,30 @@ def _add_features(
 
 # --- tables ---------------------------------------------------------------------------------------
 def _read_features(
-    section: RatingData, who: str, wanted: Sequence[str] | None = None
+    section: RatingData, who: str, names_wanted: Sequence[str] | None = None
 ) -> Table | None:
-    """The numbers of a table, one row for each user or item by name; None without a table. Those of
-    the columns `wanted` alone, in their order, or of all."""
+    """The features of a table, one row for each user or item by name; None without a table. Only
+    the columns `names_wanted`, in their order, or all."""
     path = section.user_features if who == USER else section.item_features
     if path is None:
         return None
     notes, dialect = Notes(), Dialect(missing_words=section.missing_words)
     name = find_role_column(who, list(read_columns(path, num_rows=1)), path)
     columns = read_columns(path, dialect=dialect, exact=(name,), notes=notes)
-    if wanted is not None:
-        if missing := [column for column in wanted if column not in columns]:
-            expected = f"the columns {listed(wanted)}, as in training"
+    if names_wanted is not None:
+        missing = [column for column in names_wanted if column not in columns]
+        if missing:
+            expected = f"the columns {listed(names_wanted)}, as in training"
             got = f"{listed(columns)}, without {listed(missing)}"
             raise fail(path, expected, got, "put the columns back; others beside them are not read")
-        columns = columns_by_name(columns, [name, *wanted])
+        columns = columns_by_name(columns, [name, *names_wanted])
     table = make_table(columns, Choice(group=name, missing=True), path, notes)
     assert table.origin is not None
-    at = table.origin.rows.within
-    if (bad := np.argwhere(~np.isfinite(table.x))).size:
+    row_name = table.origin.rows.within
+    bad = np.argwhere(~np.isfinite(table.x))
+    if bad.size:
         row, column = bad[0]
-        got = f"a missing value in {at(row)} of column {table.columns[column]!r} ({len(bad)} such)"
+        got = f"a missing value in {row_name(row)} of column {table.columns[column]!r} ({len(bad)} such)"
         raise fail(
             path,
             f"a number of each {who}",
@@ -101,27 +103,29 @@ def _read_features(
         )
     if table.num_groups < table.num_rows:
         groups = np.asarray(table.groups)
-        row = int(np.setdiff1d(np.arange(len(groups)), np.unique(groups, return_index=True)[1])[0])
-        got = f"{table.group_names[groups[row]]!r} again in {at(row)}"
+        first_rows = np.unique(groups, return_index=True)[1]
+        row = int(np.setdiff1d(np.arange(len(groups)), first_rows)[0])
+        got = f"{table.group_names[groups[row]]!r} again in {row_name(row)}"
         raise fail(path, f"a row for each {who}", got, "keep one of these rows")
     return table
 
 
 def _places(table: Table, names: Sequence[str] | None, who: str) -> np.ndarray:
-    """The rows of these users or items; an error names those that have none."""
-    where = table.origin.where if table.origin else f"data.{who}_features"
+    """The rows of these users or items; an error names those without a row."""
+    source = table.origin.where if table.origin else f"data.{who}_features"
     if names is None:
         raise fail(
-            where,
+            source,
             f"{who}s with names",
             "none in the data",
             "give a table with the columns user and item",
         )
     place = {name: i for i, name in enumerate(table.group_names)}
-    if unknown := [name for name in names if name not in place]:
+    unknown = [name for name in names if name not in place]
+    if unknown:
         got = f"none for {listed(unknown)}"
         raise fail(
-            where,
+            source,
             f"a row for each {who} of the data",
             got,
             f"add rows for them, or leave these {who}s out",
@@ -130,7 +134,7 @@ def _places(table: Table, names: Sequence[str] | None, who: str) -> np.ndarray:
 
 
 def _standardise(table: Table, rows: np.ndarray) -> Table:
-    """The table, its columns of mean 0 and deviation 1 in these rows."""
+    """The table, with columns of mean 0 and deviation 1 in these rows."""
     return table.standardise(table.rows(rows).standardise().scaling)
 
 
@@ -143,105 +147,102 @@ def _sort_items(table: Table, names: tuple[str, ...]) -> Table:
 # --- the data of a run ----------------------------------------------------------------------------
 def load(config: Any) -> Data:
     """Users and items, split, with their tables."""
-    found = DOCUMENTS.load(config)
-    if not isinstance(found.train, SampledDocuments) and not found.train.num_tokens:
+    data = DOCUMENTS.load(config)
+    if not isinstance(data.train, SampledDocuments) and not data.train.num_tokens:
         remedy = "check the columns, and data.least where there are ratings"
         raise fail(config.data.path, "users who took something, in training", "none", remedy)
     users, items = _read_features(config.data, USER), _read_features(config.data, ITEM)
     if users is None and items is None:
-        return found
-    if isinstance(found.train, SampledDocuments):
+        return data
+    if isinstance(data.train, SampledDocuments):
         raise ConfigError(
             f"{config.data.path}: more users than are held, and those that are read by parts have "
-            f"no features; to hold all of them, set data.sample={found.whole.num_documents}"
+            f"no features; to hold all of them, set data.sample={data.whole.num_documents}"
         )
     notes = tuple(note for table in (users, items) if table is not None for note in table.notes)
     if users is not None:
-        users = _standardise(users, _places(users, found.train.titles, USER))
+        users = _standardise(users, _places(users, data.train.titles, USER))
     if items is not None:
-        items = _sort_items(items, found.names)
-        items = _standardise(items, np.arange(len(found.names)))
-    train, *test = (_add_features(part, users, items) for part in found.parts)
+        items = _sort_items(items, data.names)
+        items = _standardise(items, np.arange(len(data.names)))
+    train, *test = (_add_features(part, users, items) for part in data.parts)
     return Data(dataclasses.replace(train, notes=(*train.notes, *notes)), test[0] if test else None)
 
 
 def _feature_tables(config: Any, data: Data) -> tuple[Table | None, Table | None]:
-    """The numbers of other users, from the table of the run as it is now, and of the run's
-    items."""
-    kept, items = getattr(data.train, "users", None), getattr(data.train, "items", None)
-    if kept is None:
+    """The features of other users, from the present table of the run, and of the run's items."""
+    training, items = getattr(data.train, "users", None), getattr(data.train, "items", None)
+    if training is None:
         return None, items
-    now = _read_features(config.data, USER, kept.columns)
-    assert now is not None
-    if now.columns != kept.columns:
-        got = f"other than numbers in {listed(set(kept.columns) - set(now.columns))}"
-        expected = f"numbers in {listed(kept.columns)}, as in training"
+    current = _read_features(config.data, USER, training.columns)
+    assert current is not None
+    if current.columns != training.columns:
+        got = f"other than numbers in {listed(set(training.columns) - set(current.columns))}"
+        expected = f"numbers in {listed(training.columns)}, as in training"
         raise fail(config.data.user_features, expected, got, "write numbers there")
-    return now.standardise(kept.scaling), items
+    return current.standardise(training.scaling), items
 
 
 def other(config: Any, data: Data, path: str, column: str | None) -> Corpus:
-    """Other users, with what is known of them."""
+    """Other users, with their features."""
     return _with_features(config, data, DOCUMENTS.other(config, data, path, column))
 
 
 def _with_features(config: Any, data: Data, corpus: Corpus, taken_new: Any = None) -> Corpus:
     users, items = _feature_tables(config, data)
-    return (
-        corpus
-        if users is None and items is None
-        else _add_features(corpus, users, items, taken_new)
-    )
+    if users is None and items is None:
+        return corpus
+    return _add_features(corpus, users, items, taken_new)
 
 
 def _new_users(config: Any, data: Data, source: Any, column: str | None) -> tuple[New, Any]:
-    """Users over the items of training, and what they took of items that nobody took there: it is
-    not to be recommended to them again. Of the run's own users these are items that held-out users
-    alone took."""
+    """Users over the items of training, and what they took of the new items, so that it is not
+    recommended again. For the run's own users new items are those that only held-out users took."""
     new_items = getattr(data.train, "new_items", ())
     if not new_items:
         return DOCUMENTS.new(config, data, source, column), None
     names = (*data.names, *new_items)
     wide = Data(Corpus.from_counts(np.ones((1, len(names)), int), names), None)
-    found = DOCUMENTS.new(config, wide, config.data.path if source is None else source, column)
-    taken = found.data.to_scipy()
-    here = taken[:, : len(data.names)]
-    more = {"titles": found.data.titles, "texts": found.data.texts, "notes": found.data.notes}
-    corpus = Users.from_counts(here, data.names, **more)
-    return found._replace(data=corpus), taken[:, len(data.names) :].tocsr()
+    new_data = DOCUMENTS.new(config, wide, config.data.path if source is None else source, column)
+    counts = new_data.data.to_scipy()
+    training_counts = counts[:, : len(data.names)]
+    attributes = {
+        "titles": new_data.data.titles,
+        "texts": new_data.data.texts,
+        "notes": new_data.data.notes,
+    }
+    corpus = Users.from_counts(training_counts, data.names, **attributes)
+    return new_data._replace(data=corpus), counts[:, len(data.names) :].tocsr()
 
 
 def new(config: Any, data: Data, source: Any, column: str | None) -> New:
-    """Users to recommend items to; without a source those of the run, and those of its table who
-    took nothing."""
-    found, taken_new = _new_users(config, data, source, column)
-    corpus = _with_features(config, data, found.data, taken_new)
+    """Users to recommend items to. Default: the run's, and those in its table who took nothing."""
+    new_data, taken_new = _new_users(config, data, source, column)
+    corpus = _with_features(config, data, new_data.data, taken_new)
     if source is not None or not isinstance(corpus, UsersWithFeatures) or corpus.users is None:
-        return found._replace(data=corpus)
-    names, absent = (
-        list(corpus.titles or ()),
-        sorted(set(corpus.users.group_names) - set(corpus.titles or ())),
-    )
+        return new_data._replace(data=corpus)
+    names = list(corpus.titles or ())
+    absent = sorted(set(corpus.users.group_names) - set(names))
     if not absent:
-        return found._replace(data=corpus)
+        return new_data._replace(data=corpus)
     indptr = np.append(corpus.indptr, np.full(len(absent), corpus.indptr[-1]))
     covariates = corpus.users.x[_places(corpus.users, [*names, *absent], USER)]
     if corpus.taken_new is not None:
         taken_new = corpus.taken_new.copy()
         taken_new.resize(len(names) + len(absent), taken_new.shape[1])
         corpus = dataclasses.replace(corpus, taken_new=taken_new)
-    more: Any = {
+    changes: Any = {
         "indptr": indptr,
         "titles": (*names, *absent),
         "texts": None,
         "covariates": covariates,
     }
-    everybody = new_documents(config.listing.source.columns, dataclasses.replace(corpus, **more))
-    return everybody._replace(notes=found.notes)
+    everybody = new_documents(config.listing.source.columns, dataclasses.replace(corpus, **changes))
+    return everybody._replace(notes=new_data.notes)
 
 
 def digest(data: Data) -> Iterator[Any]:
-    """The bytes of the data, and of what is known of their users and items."""
+    """The bytes of the data, and of the features of users and items."""
     yield from DOCUMENTS.digest(data)
     for part in data.parts:
         if isinstance(part, UsersWithFeatures) and part.covariates is not None:
@@ -251,60 +252,60 @@ def digest(data: Data) -> Iterator[Any]:
 
 
 def units(data: Data) -> Iterator[Any]:
-    """The bytes of the places and scales of what is known of users and items."""
+    """The bytes of the means and scales of the features."""
     for part in data.parts:
-        for table in (part.users, part.items) if isinstance(part, UsersWithFeatures) else ():
-            yield from () if table is None else scale_bytes(table)
+        if not isinstance(part, UsersWithFeatures):
+            continue
+        for table in (part.users, part.items):
+            if table is not None:
+                yield from scale_bytes(table)
 
 
 # --- what a run keeps -----------------------------------------------------------------------------
 def keep(folder: Path, data: Data) -> None:
-    """Writes the words, and the numbers of items; of users the names of the numbers and how they
-    are scaled."""
+    """Writes the words and the features of items; for users only names and scales of features."""
     DOCUMENTS.keep(folder, data)
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for who in (USER, ITEM):
         table = getattr(data.train, f"{who}s", None)
         if table is not None:
             rows = np.arange(table.num_rows if who == ITEM else 0)
             names = np.array([table.group_names[row] for row in rows], str)
-            found |= {
-                f"{who}_columns": np.array(table.columns),
-                f"{who}_scaling": np.stack(table.scaling),
-            }
-            found |= {f"{who}_x": table.x[rows], f"{who}_names": names}
-    if found:
-        write_arrays(folder / FEATURES, found)
+            arrays[f"{who}_columns"] = np.array(table.columns)
+            arrays[f"{who}_scaling"] = np.stack(table.scaling)
+            arrays[f"{who}_x"] = table.x[rows]
+            arrays[f"{who}_names"] = names
+    if arrays:
+        write_arrays(folder / FEATURES, arrays)
 
 
 def load_stand_in(folder: Path) -> Data | None:
-    """As that of documents, with what was known of items."""
+    """The stand-in of documents, with the features of items."""
     words, path = DOCUMENTS.kept(folder), folder / FEATURES
     if words is None or not path.exists():
         return words
     try:
-        found = load_arrays(path)
-        users, items = (_to_table(found, who) for who in (USER, ITEM))
+        arrays = load_arrays(path)
+        users, items = (_to_table(arrays, who) for who in (USER, ITEM))
     except (DataError, KeyError, ValueError) as error:
         raise DamagedError(
             f"{path}: damaged ({error})", f"write it again: vijax resume {folder}"
         ) from error
     if users is not None:
-        words = Data(
-            dataclasses.replace(words.train, covariates=np.zeros((1, len(users.columns)))), None
-        )
+        covariates = np.zeros((1, len(users.columns)))
+        words = Data(dataclasses.replace(words.train, covariates=covariates), None)
     fields = {field.name: getattr(words.train, field.name) for field in dataclasses.fields(Corpus)}
     return Data(UsersWithFeatures(**fields, users=users, items=items), None)
 
 
-def _to_table(found: Mapping[str, np.ndarray], who: str) -> Table | None:
-    if f"{who}_columns" not in found:
+def _to_table(arrays: Mapping[str, np.ndarray], who: str) -> Table | None:
+    if f"{who}_columns" not in arrays:
         return None
-    columns, names = (tuple(map(str, found[f"{who}_{name}"])) for name in ("columns", "names"))
-    scaling = Scaling(*found[f"{who}_scaling"])
+    columns, names = (tuple(map(str, arrays[f"{who}_{name}"])) for name in ("columns", "names"))
+    scaling = Scaling(*arrays[f"{who}_scaling"])
     return Table(
         columns,
-        found[f"{who}_x"],
+        arrays[f"{who}_x"],
         group=who,
         groups=np.arange(len(names)),
         group_names=names,

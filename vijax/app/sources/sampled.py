@@ -1,5 +1,5 @@
-"""Tables in Parquet files of which a run holds a sample, for its page and its score, and reads the
-rest by parts."""
+"""Tables in Parquet files of which a run holds a sample in memory, for its page and its score; it
+reads the others by parts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TableSample(Table):
     """A sample of the training rows of a table.
 
     Attributes:
-      whole: all of its training rows, read by parts.
+      whole: all its training rows, read by parts.
       choice: the columns of x and the target.
     """
 
@@ -40,9 +40,9 @@ class TableSample(Table):
 
     def read_as(self, arrange: Callable[[Any, Any], PyTree], settings: Any) -> Rows:
         """All training rows as a model reads them, in the units of the sample."""
-        of = {field.name: getattr(self.whole, field.name) for field in dataclasses.fields(Rows)}
+        fields = {field.name: getattr(self.whole, field.name) for field in dataclasses.fields(Rows)}
         return _ArrangedRows(
-            **of, of=lambda table: arrange(self._scaled(table), settings), choice=self.choice
+            **fields, of=lambda table: arrange(self._scaled(table), settings), choice=self.choice
         )
 
     def _scaled(self, table: Table) -> Table:
@@ -64,46 +64,51 @@ class _ArrangedRows(Rows):
 
 
 def load_sample(config: Any, choice: Choice) -> Data | None:
-    """The data of a run on a table in Parquet files; None where the table has no more rows than may
-    be held.
+    """The data of a run on a table in Parquet files; None if all rows may be held in memory.
+
+    Args:
+      config: the settings of the run.
+      choice: the columns that it reads.
 
     Raises:
-      ConfigError: the table has more, and the model or its algorithm needs all of them.
+      ConfigError: there are more rows, and the model or its algorithm needs all of them.
     """
-    given = config.data
-    heads = read_heads(given.path)
+    section = config.data
+    heads = read_heads(section.path)
     numbers, index = number_columns(heads) if choice.columns is None else ((), ())
-    names = choice.columns or tuple(
-        name for name in numbers if name not in (choice.target, choice.group)
-    )
-    every = dict.fromkeys((*names, *([choice.target] if choice.target else [])))
-    table = table_from_heads(heads, {name: name for name in every}, given.held_mb << 20)
-    if table.num_groups <= given.sample:
+    roles = (choice.target, choice.group)
+    names = choice.columns or tuple(name for name in numbers if name not in roles)
+    target = [choice.target] if choice.target else []
+    wanted = dict.fromkeys((*names, *target))
+    table = table_from_heads(heads, {name: name for name in wanted}, section.held_mb << 20)
+    if table.num_groups <= section.sample:
         return None
     _check(config, table.num_groups)
-    out, few = held_out_number(given, table.num_groups)
-    train, test = table.split(out, given.split_seed) if out else (table, None)
-    order = Permutation(train.num_groups, (given.split_seed, SPLIT + 1))
-    held = np.sort(order(np.arange(min(given.sample, train.num_groups))))
+    num_held_out, remark = held_out_number(section, table.num_groups)
+    train, test = table.split(num_held_out, section.split_seed) if num_held_out else (table, None)
+    order = Permutation(train.num_groups, (section.split_seed, SPLIT + 1))
+    rows = np.sort(order(np.arange(min(section.sample, train.num_groups))))
     notes = Notes()
     for name in index:
         notes.add(index_note(name))
     notes.add(
-        f"There are more rows than data.sample: the page and its pictures are of {len(held):,} of "
-        f"them.{few}"
+        f"There are more rows than data.sample: the page and its pictures are of {len(rows):,} of "
+        f"them.{remark}"
     )
     like = make_table(
-        _take_rows(train, held), choice._replace(columns=tuple(names)), given.path, notes
+        _take_rows(train, rows), choice._replace(columns=tuple(names)), section.path, notes
     )
     choice = choice._replace(columns=like.columns, classes=like.classes)
-    apart = (
-        None if test is None else make_table(_take_rows(test, np.arange(out)), choice, given.path)
-    )
-    if given.standardise:
-        like = like.standardise(manner="each" if given.standardise is True else given.standardise)
-        apart = None if apart is None else apart.standardise(like.scaling)
+    test_table = None
+    if test is not None:
+        test_table = make_table(_take_rows(test, np.arange(num_held_out)), choice, section.path)
+    if section.standardise:
+        manner: Any = "each" if section.standardise is True else section.standardise
+        like = like.standardise(manner=manner)
+        if test_table is not None:
+            test_table = test_table.standardise(like.scaling)
     fields = {field.name: getattr(like, field.name) for field in dataclasses.fields(Table)}
-    return Data(TableSample(**fields, whole=train, choice=choice), apart)
+    return Data(TableSample(**fields, whole=train, choice=choice), test_table)
 
 
 def _take_rows(rows: Rows, numbers: np.ndarray) -> NamedColumns:
@@ -111,26 +116,25 @@ def _take_rows(rows: Rows, numbers: np.ndarray) -> NamedColumns:
     return NamedColumns(rows.take(numbers), rows.row_names(numbers))
 
 
-def held_out_number(given: Any, total: int) -> tuple[int, str]:
-    """The number of rows or documents that are held out, and what to say where `data.held_out` asks
-    for more.
+def held_out_number(section: Any, total: int) -> tuple[int, str]:
+    """The number of rows or documents to hold out, and a remark if `data.held_out` asks for more.
 
     >>> from types import SimpleNamespace
     >>> held_out_number(SimpleNamespace(held_out=0.5, sample=100), 1000)
     (100, ' Held out are data.sample=100, in place of the 500 of data.held_out=0.5.')
     """
-    asked = round(given.held_out * total)
-    few = (
-        f" Held out are data.sample={given.sample:,}, in place of the {asked:,} of "
-        f"data.held_out={given.held_out:g}."
+    wanted = round(section.held_out * total)
+    remark = (
+        f" Held out are data.sample={section.sample:,}, in place of the {wanted:,} of "
+        f"data.held_out={section.held_out:g}."
     )
-    return min(asked, given.sample), few if asked > given.sample else ""
+    return min(wanted, section.sample), remark if wanted > section.sample else ""
 
 
 def _check(config: Any, number: int) -> None:
-    """Raises a `ConfigError` where the rows cannot be read by parts."""
-    given, listing, algorithm = config.data, config.listing, config.algorithm
-    wrong = {
+    """Raises a `ConfigError` if the rows cannot be read by parts."""
+    section, listing, algorithm = config.data, config.listing, config.algorithm
+    obstacles = {
         f"{listing.name} reads groups of rows, which parts would cut": listing.wants_group,
         "each row has a site in the posterior, which is held": isinstance(
             algorithm, ProximalAlgorithm
@@ -141,20 +145,20 @@ def _check(config: Any, number: int) -> None:
             algorithm, EnergyAlgorithm | ProximalAlgorithm
         ),
         f"what {listing.name} finds is of the training rows themselves": listing.needs_rows,
-        "data.hold_out=entries holds them all": given.hold_out == "entries",
-        "data.num_rows keeps some in the order of the files": given.num_rows is not None,
-        "data.missing=drop leaves some of them out": given.missing == "drop"
+        "data.hold_out=entries holds them all": section.hold_out == "entries",
+        "data.num_rows keeps some in the order of the files": section.num_rows is not None,
+        "data.missing=drop leaves some of them out": section.missing == "drop"
         and not listing.missing,
-        "data.missing_words looks at whole columns": bool(given.missing_words),
+        "data.missing_words looks at whole columns": bool(section.missing_words),
         "algorithm.warm_starts remembers something of each": getattr(
             algorithm, "warm_starts", False
         ),
         f"algorithm.name={algorithm.name} reads all of them at each step; algorithm.name=svi does "
         "not": (algorithm.name in ("em", "map", "cavi") and config.fit.batch_size is None),
     }
-    for why, is_so in wrong.items():
+    for obstacle, is_so in obstacles.items():
         if is_so:
             raise ConfigError(
-                f"{given.path}: {number:,} rows are more than data.sample={given.sample:,}, and so "
-                f"they are read by parts; but {why}. To hold all of them, set data.sample={number}"
+                f"{section.path}: {number:,} rows are more than data.sample={section.sample:,}, and so "
+                f"they are read by parts; but {obstacle}. To hold all of them, set data.sample={number}"
             )

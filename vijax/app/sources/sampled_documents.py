@@ -1,5 +1,5 @@
-"""Documents in shards of which a run holds a sample, for its page and its score, and reads the rest
-by parts."""
+"""Documents in shards of which a run holds a sample in memory, for its page and its score; it reads
+the others by parts."""
 
 from __future__ import annotations
 
@@ -35,9 +35,8 @@ class SampledDocuments(Corpus):
     whole: Shards = dataclasses.field(kw_only=True)
 
     def __getitem__(self, rows: Any) -> Corpus:
-        plain = Corpus(
-            **{field.name: getattr(self, field.name) for field in dataclasses.fields(Corpus)}
-        )
+        fields = [field.name for field in dataclasses.fields(Corpus)]
+        plain = Corpus(**{name: getattr(self, name) for name in fields})
         return plain[rows]
 
     def word_counts(self) -> Int[np.ndarray, " words"]:
@@ -46,39 +45,38 @@ class SampledDocuments(Corpus):
 
 
 def sampled_documents(section: DocumentData) -> Data | None:
-    """The documents of shards, split; None where there are no more than may be held, or no shards.
+    """The documents of shards, split; None without shards, or if all documents may be held in
+    memory.
 
-    Held out are places of a keyed permutation of all documents. Words that training documents lack
-    are dropped, as of other documents; then a second reading finds their sizes."""
+    Held-out documents are the first of a keyed permutation. Words that training documents lack are
+    dropped, as for other documents; a second reading then finds the sizes.
+    """
     if not _are_shards(section):
         return None
-    found = shards(section.path, section.vocabulary, held_bytes=section.held_mb << 20)
-    total = found.num_documents
+    documents = shards(section.path, section.vocabulary, held_bytes=section.held_mb << 20)
+    total = documents.num_documents
     if total <= section.sample:
         return None
-    if found.vocabulary is None:
-        found = dataclasses.replace(
-            found, vocabulary=tuple(f"word{i}" for i in range(found.vocab_size))
-        )
-    number, few = held_out_number(section, total)
-    train, test = found.split(number, section.split_seed) if number else (found, None)
-    if test is not None and not (seen := train.sizes.words > 0).all():
-        train, test = (part.select_words(np.flatnonzero(seen)) for part in (train, test))
-    held = np.arange(train.num_documents)
-    if len(held) > section.sample:
+    if documents.vocabulary is None:
+        words = tuple(f"word{i}" for i in range(documents.vocab_size))
+        documents = dataclasses.replace(documents, vocabulary=words)
+    number, remark = held_out_number(section, total)
+    train, test = documents.split(number, section.split_seed) if number else (documents, None)
+    if test is not None and not (is_used := train.sizes.words > 0).all():
+        train, test = (part.select_words(np.flatnonzero(is_used)) for part in (train, test))
+    rows = np.arange(train.num_documents)
+    if len(rows) > section.sample:
         order = Permutation(train.num_documents, (section.split_seed, SPLIT + 1))
-        held = np.sort(order(np.arange(section.sample)))
-    sample = train.take(held)
+        rows = np.sort(order(np.arange(section.sample)))
+    sample = train.take(rows)
     note = (
-        f"There are {train.num_documents:,}, more than data.sample: the page is of {len(held):,} "
-        f"of them; the fit reads all by parts.{few}"
+        f"There are {train.num_documents:,}, more than data.sample: the page is of {len(rows):,} "
+        f"of them; the fit reads all by parts.{remark}"
     )
     fields = {field.name: getattr(sample, field.name) for field in dataclasses.fields(Corpus)}
     fields["notes"] = (*sample.notes, note)
-    return Data(
-        SampledDocuments(**fields, whole=train),
-        None if test is None else test.take(np.arange(number)),
-    )
+    held_out = None if test is None else test.take(np.arange(number))
+    return Data(SampledDocuments(**fields, whole=train), held_out)
 
 
 def _are_shards(section: DocumentData) -> bool:
@@ -95,10 +93,10 @@ def _are_shards(section: DocumentData) -> bool:
 
 
 def check_by_parts(config: Any, data: Data) -> None:
-    """Raises a `ConfigError` where documents cannot be read by parts."""
+    """Raises a `ConfigError` if documents cannot be read by parts."""
     listing, algorithm, number = config.listing, config.algorithm, data.whole.num_documents
     title = listing.source.columns[0]
-    wrong = {
+    obstacles = {
         f"{listing.name} needs them all": listing.needs_rows,
         "page.by shows columns beside the text, which shards have none of": bool(config.page.by),
         "algorithm.warm_starts remembers something of each": getattr(
@@ -107,11 +105,11 @@ def check_by_parts(config: Any, data: Data) -> None:
         f"algorithm.name={algorithm.name} reads all of them at each step; algorithm.name=svi does "
         "not": (algorithm.name in ("em", "map", "cavi") and config.fit.batch_size is None),
     }
-    for why, is_so in wrong.items():
+    for obstacle, is_so in obstacles.items():
         if is_so:
             total = number + (0 if data.test is None else data.test.num_documents)
             raise ConfigError(
                 f"{config.data.path}: {total:,} {title}s are more than "
-                f"data.sample={config.data.sample:,}, and so they are read by parts; but {why}. To "
+                f"data.sample={config.data.sample:,}, and so they are read by parts; but {obstacle}. To "
                 f"make a corpus of all of them on this machine's disk, set data.sample={total}"
             )

@@ -1,5 +1,4 @@
-"""Tables as data of a run: how models read them (rows, a target, sequences, groups), how they are
-loaded and kept."""
+"""Tables as data of a run: how models read them (rows, a target, sequences, groups)."""
 
 from __future__ import annotations
 
@@ -48,23 +47,21 @@ from vijax.files import write_text
 
 COLUMNS = "columns.json"
 MOST_NAMED = 4
-"""Columns that the page names."""
+"""Number of columns that the page names."""
 
 
 # --- forms that models read -----------------------------------------------------------------------
 def values(table: Table, settings: Any = None) -> np.ndarray:
-    """x alone, (N, D), in the working precision."""
+    """x, (N, D), in the working precision."""
     return np.asarray(table.x, jnp.result_type(float))
 
 
 def design(table: Table, settings: Any) -> np.ndarray:
-    """x, and a last column of ones where `settings.intercept` asks for one."""
+    """x, with a last column of ones if `settings.intercept` is true."""
     x = values(table)
-    return (
-        np.concatenate([x, np.ones((len(x), 1), x.dtype)], axis=1)
-        if getattr(settings, "intercept", False)
-        else x
-    )
+    if not getattr(settings, "intercept", False):
+        return x
+    return np.concatenate([x, np.ones((len(x), 1), x.dtype)], axis=1)
 
 
 def target(table: Table, settings: Any = None) -> np.ndarray:
@@ -79,12 +76,12 @@ def pairs(table: Table, settings: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def sites(table: Table, settings: Any) -> dict[str, np.ndarray]:
-    """The data of `pg_svi` for a model of Gaussian predictors: the model itself holds x."""
+    """The data of `pg_svi` for a model of Gaussian predictors; the model holds x."""
     return {"site": np.arange(table.num_rows, dtype=np.int32), "y": target(table, settings)}
 
 
 def padded_sequences(table: Table, settings: Any = None) -> tuple[np.ndarray, np.ndarray]:
-    """(y, mask), as `vijax.models.pad` makes them of the table's groups."""
+    """(y, mask) of the table's groups, as from `vijax.models.pad`."""
     from vijax.models import pad
 
     y, mask = pad(table.sequences())
@@ -93,40 +90,36 @@ def padded_sequences(table: Table, settings: Any = None) -> tuple[np.ndarray, np
 
 def sequence_sums(table: Table, rows: np.ndarray) -> np.ndarray:
     """Sums over the rows of each sequence, in the order of `padded_sequences`."""
-    return (
-        rows.sum()[None]
-        if table.groups is None
-        else np.bincount(table.groups, rows, table.num_groups)
-    )
+    if table.groups is None:
+        return rows.sum()[None]
+    return np.bincount(table.groups, rows, table.num_groups)
 
 
 def group_data(table: Table, settings: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(x, y, mask), as `vijax.models.group_rows` makes them of the table's groups; without groups,
-    all rows are one."""
+    """(x, y, mask) of the table's groups, as from `vijax.models.group_rows`; without any, of
+    one."""
     from vijax.models import group_rows
 
-    labels = np.zeros(table.num_rows, int) if table.groups is None else table.groups
     x, y = pairs(table, settings)
-    size = 1 if table.groups is None else table.num_groups
-    return group_rows(x, y, labels, size)
+    if table.groups is None:
+        return group_rows(x, y, np.zeros(table.num_rows, int), 1)
+    return group_rows(x, y, table.groups, table.num_groups)
 
 
 # --- the source -----------------------------------------------------------------------------------
 def load_table(config: Any) -> Data:
-    """The table in two parts, its columns standardised by those of the training part if asked
-    for."""
-    given: TableData = config.data
-    if (
-        is_parquet(given.path)
-        and (by_parts := load_sample(config, make_choice(config, None))) is not None
-    ):
-        return by_parts
+    """The table in two parts, its columns standardised by the training part if asked for."""
+    section: TableData = config.data
+    if is_parquet(section.path):
+        sample = load_sample(config, make_choice(config, None))
+        if sample is not None:
+            return sample
     table = _read(config)
-    manner = standardising_manner(given)
-    if given.held_out == 0.0:
+    manner = standardising_manner(section)
+    if section.held_out == 0.0:
         return Data(table if manner is None else table.standardise(manner=manner), None)
-    what = "entries" if given.hold_out == "entries" else "groups"
-    train, test = split_table(table, given.held_out, given.split_seed, what)  # type: ignore[arg-type]
+    unit = "entries" if section.hold_out == "entries" else "groups"
+    train, test = split_table(table, section.held_out, section.split_seed, unit)  # type: ignore[arg-type]
     if manner is not None:
         train = train.standardise(manner=manner)
         test = test.standardise(train.scaling)
@@ -134,18 +127,17 @@ def load_table(config: Any) -> Data:
 
 
 WIDE = 10.0
-"""A larger ratio of the columns' deviations asks for standardised columns."""
+"""Ratio of the columns' deviations from which standardised columns are advised."""
 
 
 def are_wide(deviations: np.ndarray) -> bool:
-    """True where the deviations of columns, constant ones apart, are far apart."""
+    """True if the deviations of columns are far apart; constant columns do not count."""
     varies = deviations[deviations > 0]
     return bool(len(varies) and varies.max() > WIDE * varies.min())
 
 
 def _load_with_notes(config: Any) -> Data:
-    """The table in two parts, with notes on the scales of columns and on columns that are
-    constant."""
+    """The table in two parts, with notes on the scales of columns and on constant columns."""
     data = load_table(config)
     x, names = data.train.x, data.train.columns
     deviations = np.array([_deviation(column[np.isfinite(column)]) for column in x.T])
@@ -154,16 +146,15 @@ def _load_with_notes(config: Any) -> Data:
         *_notes_of_constants(data, deviations),
         *_notes_of_classes(data),
     ]
-    numbered = bool(
-        np.all(np.isnan(x) | ((x >= 0) & ((x == np.floor(x)) | (x <= 1))))
-    )  # counts, shares
+    is_whole = x == np.floor(x)
+    are_counts_or_shares = bool(np.all(np.isnan(x) | ((x >= 0) & (is_whole | (x <= 1)))))
     if config.data.standardise:
         notes.append(SCALED[config.data.standardise])
-    elif not numbered and are_wide(deviations):
-        least = np.where(deviations > 0, deviations, np.inf).argmin()
+    elif not are_counts_or_shares and are_wide(deviations):
+        smallest = np.where(deviations > 0, deviations, np.inf).argmin()
         notes.append(
             f"The scales of columns are far apart (the deviation of {names[deviations.argmax()]!r} "
-            f"is {deviations.max():.3g}, of {names[least]!r} {deviations[least]:.3g}), and priors "
+            f"is {deviations.max():.3g}, of {names[smallest]!r} {deviations[smallest]:.3g}), and priors "
             "and starts are of one scale for all of them: --set data.standardise=true gives all "
             "columns the same."
         )
@@ -190,23 +181,23 @@ def _notes_of_classes(data: Data) -> list[str]:
 
 
 def _deviation(values: np.ndarray) -> float:
-    """The deviation of a column; 0 where it is constant, or has no number."""
+    """The deviation of a column; 0 if it is constant, or has no number."""
     is_constant = len(values) == 0 or np.ptp(values) == 0
     return 0.0 if is_constant else float(np.std(values))
 
 
 def _notes_of_constants(data: Data, deviations: np.ndarray) -> list[str]:
-    """A note on columns whose values are all equal."""
+    """A note on columns with equal values."""
     constant = [
         name for name, deviation in zip(data.names, deviations, strict=True) if deviation == 0
     ]
     if not constant or data.train.num_rows < 2 or len(constant) == len(data.names):
         return []
-    which = (
-        "column does not vary and tells" if len(constant) == 1 else "columns do not vary and tell"
-    )
+    verb_phrase = "columns do not vary and tell"
+    if len(constant) == 1:
+        verb_phrase = "column does not vary and tells"
     return [
-        f"{len(constant)} {which} rows apart by nothing, {listed(constant)}: leave out by "
+        f"{len(constant)} {verb_phrase} rows apart by nothing, {listed(constant)}: leave out by "
         "data.columns."
     ]
 
@@ -229,27 +220,27 @@ def _notes_of_rows(config: Any, data: Data) -> list[str]:
     return notes
 
 
-def standardising_manner(given: TableData) -> Manner | None:
-    """The way to standardise the columns; None where they stay as they are."""
-    if not given.standardise:
+def standardising_manner(section: TableData) -> Manner | None:
+    """How to standardise the columns; None leaves them unchanged."""
+    if not section.standardise:
         return None
-    return "each" if given.standardise is True else given.standardise
+    return "each" if section.standardise is True else section.standardise
 
 
 def make_choice(config: Any, like: Table | None) -> Choice:
-    """The columns that a run reads; with `like`, the table of its training rows, as was decided on
-    these."""
-    given, listing = config.data, config.listing
-    drop = given.missing == "drop"
-    order: Any = given.order
+    """The columns that a run reads; `like` is the table of its training rows, which has decided
+    what the settings leave open."""
+    section, listing = config.data, config.listing
+    drop = section.missing == "drop"
+    order: Any = section.order
     if isinstance(order, str):
         order = () if order in ("none", "") else (order,)
     if like is not None and listing.in_time:
         order = () if like.timed is None else like.timed.order
     return Choice(
-        columns=given.columns if like is None else like.columns,
-        target=given.target,
-        group=given.group,
+        columns=section.columns if like is None else like.columns,
+        target=section.target,
+        group=section.group,
         kind=listing.target(config.model) if listing.target else "real",
         missing=listing.missing or (drop and listing.unseen),
         classes=None if like is None else like.classes,
@@ -263,42 +254,43 @@ def make_choice(config: Any, like: Table | None) -> Choice:
 
 def _read(config: Any) -> Table:
     """The table of a run."""
-    given = config.data
+    section = config.data
     return read_table(
-        given.path,
+        section.path,
         make_choice(config, None),
-        seed=given.synthetic_seed,
-        num_rows=given.num_rows,
-        dialect=read_dialect(given),
-        sha256=given.sha256,
+        seed=section.synthetic_seed,
+        num_rows=section.num_rows,
+        dialect=read_dialect(section),
+        sha256=section.sha256,
     )
 
 
-def _dialect(given: TableData, like: Table | None) -> Dialect:
-    """The way in which a file is written: of new rows, with the decimal sign that the training rows
-    had."""
-    before: Any = None if like is None else like.decimal
-    return read_dialect(given)._replace(decimal_before=before)
+def _dialect(section: TableData, like: Table | None) -> Dialect:
+    """The format of a file; new rows have the decimal sign of the training rows."""
+    decimal: Any = None if like is None else like.decimal
+    return read_dialect(section)._replace(decimal_before=decimal)
 
 
 def _other(config: Any, data: Data, path: Any, column: str | None) -> Table:
-    """The same columns of another table, a path or an object, on the scale of the run's."""
+    """The same columns of another table, a path or an object, on the run's scale."""
     check_no_column(column)
-    like, notes, where = data.train, Notes(), _where(config, path)
+    like, notes, source_name = data.train, Notes(), _source_name(config, path)
     choice = _choice_of_new(config, like)
-    choice = choice if choice.in_time else choice._replace(drop=True)
-    found = _new_columns(config, like, path, choice, notes)
+    if not choice.in_time:
+        choice = choice._replace(drop=True)
+    columns = _new_columns(config, like, path, choice, notes)
     target = () if choice.target is None else (choice.target,)
-    _check_columns(found, (*like.columns, *target, *choice.labels, *choice.order_columns), where)
+    _check_columns(
+        columns, (*like.columns, *target, *choice.labels, *choice.order_columns), source_name
+    )
     if choice.in_time:
-        found = placed_rows(found, choice, notes)
-    table = make_table(found, choice, where, notes)
+        columns = placed_rows(columns, choice, notes)
+    table = make_table(columns, choice, source_name, notes)
     return table if like.scaling is None else table.standardise(like.scaling)
 
 
 def _choice_of_new(config: Any, like: Table) -> Choice:
-    """The columns that a run reads, as was decided on its training rows. A new step that lacks a
-    cell was not seen."""
+    """The columns that a run reads from new data; a new step without a cell is unobserved."""
     choice = make_choice(config, like)
     if config.listing.unseen:
         choice = choice._replace(missing=True, unseen=True)
@@ -306,17 +298,17 @@ def _choice_of_new(config: Any, like: Table) -> Choice:
 
 
 def check_no_column(column: str | None, needed: str = "a table must have the columns") -> None:
-    """Raises a `ConfigError` where a column of text was named for data other than documents."""
+    """Raises a `ConfigError` if a column of text is named for data that are no documents."""
     if column is not None:
         raise ConfigError(f"--column: for models of documents; {needed} that the run's had")
 
 
 def _facts(data: Data) -> dict[str, Any]:
-    """The sizes of a table, in JSON's own types."""
+    """The sizes of a table, in types of JSON."""
     train: Table = data.train
-    out = 0 if data.test is None else data.test.num_groups
+    num_held_out = 0 if data.test is None else data.test.num_groups
     if holds_out_entries(data):
-        out = int(np.isfinite(data.test.x).sum())
+        num_held_out = int(np.isfinite(data.test.x).sum())
     return {
         "rows": len(train),
         "columns": list(train.columns),
@@ -325,14 +317,14 @@ def _facts(data: Data) -> dict[str, Any]:
         "target": train.target,
         "classes": None if train.classes is None else list(train.classes),
         "missing": int(np.isnan(train.x).sum()),
-        "held_out": out,
+        "held_out": num_held_out,
         "order": None if train.timed is None else list(train.timed.order.columns),
         "dropped": train.num_dropped,
     }
 
 
 def holds_out_entries(data: Data) -> bool:
-    """True where single entries were held out: both parts then have the same rows."""
+    """True if single entries are held out: both parts then have the same rows."""
     if data.test is None or data.test.x.shape != data.train.x.shape:
         return False
     return not (np.isfinite(data.test.x) & np.isfinite(data.train.x)).any()
@@ -340,36 +332,35 @@ def holds_out_entries(data: Data) -> bool:
 
 def _tiles(facts: dict[str, Any]) -> dict[str, str]:
     held_out = f"and {facts['held_out']:,} held out"
-    entries = facts["missing"] > 0 and facts["held_out"] > facts["rows"]
-    tiles = {"Rows": f"{facts['rows']:,} | {'' if facts['groups'] or entries else held_out}"}
+    holds_out_cells = facts["missing"] > 0 and facts["held_out"] > facts["rows"]
+    remark = "" if facts["groups"] or holds_out_cells else held_out
+    tiles = {"Rows": f"{facts['rows']:,} | {remark}"}
     if facts["groups"]:
         tiles["Groups"] = f"{facts['groups']:,} | by {facts['group']}, {held_out}"
-    first, more = facts["columns"][:MOST_NAMED], len(facts["columns"]) > MOST_NAMED
-    tiles["Columns"] = f"{len(facts['columns']):,} | {', '.join(first)}{', ...' if more else ''}"
+    names = list(facts["columns"][:MOST_NAMED])
+    if len(facts["columns"]) > MOST_NAMED:
+        names.append("...")
+    tiles["Columns"] = f"{len(facts['columns']):,} | {', '.join(names)}"
     if facts["target"]:
         classes = facts["classes"]
-        tiles["Target"] = (
-            f"{facts['target']} | {f'{classes[1]} against {classes[0]}' if classes else ''}"
-        )
+        remark = f"{classes[1]} against {classes[0]}" if classes else ""
+        tiles["Target"] = f"{facts['target']} | {remark}"
     if facts.get("order"):
-        modelled = [name for name in facts["order"] if name in facts["columns"]]
-        tiles["Order of rows"] = (
-            f"{', '.join(facts['order'])} | {'modelled too' if modelled else 'not modelled'}"
-        )
+        is_modelled = any(name in facts["columns"] for name in facts["order"])
+        remark = "modelled too" if is_modelled else "not modelled"
+        tiles["Order of rows"] = f"{', '.join(facts['order'])} | {remark}"
     if facts.get("dropped"):
         tiles["Rows left out"] = f"{facts['dropped']:,} | they lack a cell"
     if facts["missing"]:
-        tiles["Missing entries"] = (
-            f"{facts['missing']:,} | {held_out + ' among them' if entries else ''}"
-        )
+        remark = f"{held_out} among them" if holds_out_cells else ""
+        tiles["Missing entries"] = f"{facts['missing']:,} | {remark}"
     return tiles
 
 
 def _digest(data: Data) -> Iterator[Any]:
     for table in data.parts:
-        yield "\n".join(
-            [*table.columns, str(table.target), str(table.group), *table.group_names]
-        ).encode()
+        names = [*table.columns, str(table.target), str(table.group), *table.group_names]
+        yield "\n".join(names).encode()
         for array in (table.x, table.y, table.groups):
             if array is not None:
                 yield np.ascontiguousarray(array, np.float64).data
@@ -380,57 +371,59 @@ def _digest(data: Data) -> Iterator[Any]:
 
 
 def scale_bytes(table: Table) -> Iterator[Any]:
-    """The bytes of the places and scales that were taken out of the columns of a table, and of its
-    times."""
+    """The bytes of the means and scales of the columns of a table, and of its times."""
     for array in table.scaling or ():
         yield np.ascontiguousarray(array, np.float64).data
     if table.timed is not None and table.timed.times is not None:
         yield "\n".join(map(str, np.asarray(table.timed.times).ravel().tolist())).encode()
 
 
-def _describe(data: Data) -> str:
+def _outline(data: Data) -> str:
     facts = _facts(data)
     parts = [f"{facts['rows']:,} rows of {len(facts['columns']):,} columns"]
-    parts += [f"target {facts['target']}"] if facts["target"] else []
-    parts += [f"{facts['groups']:,} groups"] if facts["groups"] else []
-    parts += [f"{facts['missing']:,} entries missing"] if facts["missing"] else []
-    unit = "entries" if holds_out_entries(data) else "groups" if facts["groups"] else "rows"
-    parts += [f"{facts['held_out']:,} {unit} held out"] if facts["held_out"] else []
+    if facts["target"]:
+        parts.append(f"target {facts['target']}")
+    unit = "rows"
+    if facts["groups"]:
+        parts.append(f"{facts['groups']:,} groups")
+        unit = "groups"
+    if facts["missing"]:
+        parts.append(f"{facts['missing']:,} entries missing")
+    if holds_out_entries(data):
+        unit = "entries"
+    if facts["held_out"]:
+        parts.append(f"{facts['held_out']:,} {unit} held out")
     return ", ".join(parts)
 
 
 def _check(config: Any, entries: Mapping[str, Entry]) -> None:
-    """Raises a `ConfigError` where the model needs other columns, or has no use for one."""
-    given, listing = config.data, config.listing
+    """Raises a `ConfigError` if the model needs other columns, or has no use for one."""
+    section, listing = config.data, config.listing
     origin = entries["model.name"].origin
-    if listing.target and given.target is None:
+    if listing.target and section.target is None:
         raise ConfigError(
             f'{origin}: {listing.name} predicts a column: name it, as in data.target = "y"'
         )
-    if given.target is not None and not listing.target:
+    if section.target is not None and not listing.target:
         origin = entries["data.target"].origin
         raise ConfigError(
             f"{origin}: data.target: {listing.name} predicts no column; list the others: "
             "data.columns"
         )
-    if given.group is not None and not listing.wants_group:
+    if section.group is not None and not listing.wants_group:
         origin = entries["data.group"].origin
         raise ConfigError(
             f"{origin}: data.group: {listing.name} reads rows one by one, not groups of them"
         )
     _check_in_time(config, entries)
-    if (
-        listing.wants_group
-        and given.group is None
-        and given.hold_out == "rows"
-        and given.held_out > 0
-    ):
+    holds_out_groups = listing.wants_group and section.hold_out == "rows" and section.held_out > 0
+    if holds_out_groups and section.group is None:
         raise ConfigError(
             f"{origin}: data.group: {listing.name} holds out whole groups, and without a column "
             "of groups all rows are "
             'one; name it, as in data.group = "id", or hold none out: data.held_out=0'
         )
-    if given.hold_out == "entries" and not listing.missing:
+    if section.hold_out == "entries" and not listing.missing:
         origin = entries["data.hold_out"].origin
         raise ConfigError(
             f'{origin}: data.hold_out: "entries" is for models of missing entries, which '
@@ -439,15 +432,14 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
 
 
 def _check_in_time(config: Any, entries: Mapping[str, Entry]) -> None:
-    """Raises a `ConfigError` where rows that are no steps in time are to be ordered, or steps would
-    be left out."""
-    given, listing = config.data, config.listing
-    if given.order is not None and not listing.in_time:
+    """Raises a `ConfigError` on an order of rows without time, or steps that would be left out."""
+    section, listing = config.data, config.listing
+    if section.order is not None and not listing.in_time:
         raise ConfigError(
             f"{entries['data.order'].origin}: data.order: rows of {listing.name} have no order in "
             "time"
         )
-    if given.missing == "drop" and listing.in_time and not (listing.missing or listing.unseen):
+    if section.missing == "drop" and listing.in_time and not (listing.missing or listing.unseen):
         origin = entries["data.missing"].origin
         raise ConfigError(
             f"{origin}: data.missing: to leave a row out would join the steps before and after it; "
@@ -458,8 +450,7 @@ def _check_in_time(config: Any, entries: Mapping[str, Entry]) -> None:
 
 # --- what a run keeps of its table ----------------------------------------------------------------
 def _keep(folder: Path, data: Data) -> None:
-    """Writes columns.json: names, classes and scales, the number of rows and of rows in each group;
-    no value."""
+    """Writes columns.json: names, classes and scales, numbers of rows; no values."""
     table: Table = data.train
     sizes = None if table.groups is None else np.bincount(table.groups).tolist()
     scaling = None if table.scaling is None else [part.tolist() for part in table.scaling]
@@ -492,37 +483,31 @@ def _load_stand_in(folder: Path) -> Data | None:
 
 
 def _stand_in(outline: dict[str, Any]) -> Table:
-    columns, rows, sizes = (
-        tuple(map(str, outline["columns"])),
-        int(outline["rows"]),
-        outline["group_sizes"],
-    )
+    columns = tuple(map(str, outline["columns"]))
+    rows = int(outline["rows"])
+    sizes = outline["group_sizes"]
     groups = None if sizes is None else np.repeat(np.arange(len(sizes)), sizes)
-    scaling = (
-        None
-        if outline["scaling"] is None
-        else Scaling(*(np.array(x, float) for x in outline["scaling"]))
-    )
-    shapes = [] if scaling is None else [len(scaling.mean), len(scaling.deviation)]
-    if (
-        rows < 1
-        or (groups is not None and len(groups) != rows)
-        or any(n != len(columns) for n in shapes)
-    ):
+    scaling = None
+    lengths = []
+    if outline["scaling"] is not None:
+        scaling = Scaling(*(np.array(x, float) for x in outline["scaling"]))
+        lengths = [len(scaling.mean), len(scaling.deviation)]
+    has_other_groups = groups is not None and len(groups) != rows
+    has_other_scales = any(length != len(columns) for length in lengths)
+    if rows < 1 or has_other_groups or has_other_scales:
         raise ValueError("sizes that do not go together")
-    first, second = outline["classes"] or (None, None)
+    first_class, second_class = outline["classes"] or (None, None)
     order = outline.get("order")
-    timed = (
-        None
-        if order is None
-        else TimedRows(Order(*(tuple(order[key]) for key in Order._fields)), np.arange(rows), None)
-    )
+    timed = None
+    if order is not None:
+        fields = [tuple(order[key]) for key in Order._fields]
+        timed = TimedRows(Order(*fields), np.arange(rows), None)
     return Table(
         columns=columns,
         x=np.zeros((rows, len(columns))),
         target=outline["target"] and str(outline["target"]),
         y=None if outline["target"] is None else np.ones(rows),
-        classes=None if first is None else (str(first), str(second)),
+        classes=None if first_class is None else (str(first_class), str(second_class)),
         group=outline["group"] and str(outline["group"]),
         groups=groups,
         group_names=() if sizes is None else tuple(map(str, range(len(sizes)))),
@@ -535,7 +520,7 @@ def _stand_in(outline: dict[str, Any]) -> Table:
 
 # --- new rows -------------------------------------------------------------------------------------
 class AllBut(Container):
-    """The names that are not in a given set."""
+    """All names except those of a set."""
 
     def __init__(self, names: tuple[str, ...]):
         self.names = frozenset(names)
@@ -545,33 +530,32 @@ class AllBut(Container):
 
 
 def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
-    """Rows with the run's columns, on its scale; a target is not needed, and is carried through if
-    there is one."""
+    """Rows with the run's columns, on its scale; a target is not needed, but passed through."""
     check_no_column(column)
     if source is None and isinstance(data.train, TableSample):
         raise ConfigError(f"{config.data.path}: more rows than are held; name its files one by one")
-    like, notes, where = data.train, Notes(), _where(config, source)
+    like, notes, source_name = data.train, Notes(), _source_name(config, source)
     choice = _choice_of_new(config, like)._replace(target=None, kind="real", drop=False)
     if choice.order_columns and _is_matrix(source):
         choice = choice._replace(order=())  # it has no column of times
-    found = _new_columns(config, like, source, choice, notes)
-    _check_columns(found, (*like.columns, *choice.labels, *choice.order_columns), where)
+    columns = _new_columns(config, like, source, choice, notes)
+    _check_columns(columns, (*like.columns, *choice.labels, *choice.order_columns), source_name)
     beside = {
-        name: original_cells(found, name).tolist() for name in found if name not in like.columns
+        name: original_cells(columns, name).tolist() for name in columns if name not in like.columns
     }
-    beside = {"row": np.arange(len(next(iter(found.values()), ()))), **beside}
-    found, places = _usable_rows(found, choice, where, notes)
-    table = make_table(found, choice, where, notes)
+    beside = {"row": np.arange(len(next(iter(columns.values()), ()))), **beside}
+    columns, places = _usable_rows(columns, choice, source_name, notes)
+    table = make_table(columns, choice, source_name, notes)
     table = table if like.scaling is None else table.standardise(like.scaling)
     return New(table, beside, (*table.notes, *_notes_of_new_groups(config, like, table)), places)
 
 
 def _notes_of_new_groups(config: Any, like: Table, table: Table) -> list[str]:
-    """A note on rows of groups that training has not seen, where a model knows its groups."""
+    """A note on rows of groups that are not in training, if the model knows its groups."""
     if not (config.listing.needs_rows and config.listing.wants_group and table.groups is not None):
         return []
-    seen = frozenset(like.group_names)
-    is_new = np.array([name not in seen for name in table.group_names], bool)
+    training_groups = frozenset(like.group_names)
+    is_new = np.array([name not in training_groups for name in table.group_names], bool)
     names = [name for name, new in zip(table.group_names, is_new, strict=True) if new]
     if not names:
         return []
@@ -583,7 +567,7 @@ def _notes_of_new_groups(config: Any, like: Table, table: Table) -> list[str]:
 
 
 def _is_matrix(source: Any) -> bool:
-    """True of an object whose columns have no names."""
+    """True for an object without names of columns."""
     return not isinstance(source, str | Path | Mapping | None) and column_names_of(source) is None
 
 
@@ -591,34 +575,36 @@ AS_IN_TRAINING = " So the run reads all its files (data.missing_words)."
 
 
 def _usable_rows(
-    found: Columns, choice: Choice, where: str, notes: Notes
+    columns: Columns, choice: Choice, where: str, notes: Notes
 ) -> tuple[Columns, np.ndarray | None]:
-    """The rows that lack no cell which the model needs, of the run's columns, the group and the
-    time, and their places; None where these are all."""
-    whole = are_placed(found, choice)
+    """The rows with all cells that the model needs (of the run's columns, the group and the time),
+    and their places; None if these are all rows."""
+    is_usable = are_placed(columns, choice)
     if not choice.missing and not choice.in_time:
-        whole &= are_whole(found, choice, where)
-    if whole.all() or not whole.any():
-        return found, None
-    places = np.flatnonzero(whole)
-    first = row_names(found).name(int(np.argmin(whole)))
+        is_usable &= are_whole(columns, choice, where)
+    if is_usable.all() or not is_usable.any():
+        return columns, None
+    places = np.flatnonzero(is_usable)
+    first = row_names(columns).name(int(np.argmin(is_usable)))
     notes.add(
-        f"{len(whole) - len(places):,} of {len(whole):,} rows lack a cell that the model needs, "
+        f"{len(is_usable) - len(places):,} of {len(is_usable):,} rows lack a cell that the model needs, "
         f"the first in {first}: their results are empty."
     )
     for name in choice.labels:
-        if said := said_missing(found, name, AS_IN_TRAINING):
-            notes.add(said)
-    return some_rows(found, places), places
+        note = said_missing(columns, name, AS_IN_TRAINING)
+        if note:
+            notes.add(note)
+    return some_rows(columns, places), places
 
 
-def _where(config: Any, source: Any) -> str:
-    return config.data.path if source is None else source if isinstance(source, str) else "data"
+def _source_name(config: Any, source: Any) -> str:
+    if source is None:
+        return config.data.path
+    return source if isinstance(source, str) else "data"
 
 
 def _new_columns(config: Any, like: Table, source: Any, choice: Choice, notes: Notes) -> Columns:
-    """Every column; columns that are carried through stay as they are written, but for numbers that
-    order rows."""
+    """Every column. Columns that are passed through stay exact text, unless numbers order rows."""
     numbers = list(like.columns)
     if choice.target is not None and choice.kind != "binary":
         numbers.append(choice.target)
@@ -628,29 +614,30 @@ def _new_columns(config: Any, like: Table, source: Any, choice: Choice, notes: N
     exact = AllBut(tuple(numbers))
     if source is not None and not isinstance(source, str | Path):
         return columns_without_blanks(columns_of(source, like.columns, exact), "data")
-    given, own = config.data, source is None or str(source) == config.data.path
-    path, rows, digest = (
-        (given.path, given.num_rows, given.sha256) if own else (str(source), None, None)
+    section = config.data
+    path, rows, digest = section.path, section.num_rows, section.sha256
+    if source is not None and str(source) != section.path:
+        path, rows, digest = str(source), None, None
+    columns = read_columns(
+        path, section.synthetic_seed, rows, _dialect(section, like), digest, exact, notes
     )
-    found = read_columns(
-        path, given.synthetic_seed, rows, _dialect(given, like), digest, exact, notes
-    )
-    for name, known in ((choice.group, like.group_names), (choice.target, like.classes or ())):
-        if name is not None and name in found and isinstance(found, FileColumns):
-            found.keep_names(name, frozenset(known))
-    return found
+    labels = ((choice.group, like.group_names), (choice.target, like.classes or ()))
+    for name, names in labels:
+        if name is not None and name in columns and isinstance(columns, FileColumns):
+            columns.keep_names(name, frozenset(names))
+    return columns
 
 
-def _check_columns(found: Columns, wanted: tuple[str, ...], where: str) -> None:
-    """Raises an error that lists all missing columns of the run, and the columns that are there."""
+def _check_columns(columns: Columns, wanted: tuple[str, ...], where: str) -> None:
+    """Raises an error that lists all missing columns of the run, and the present columns."""
     wanted = tuple(dict.fromkeys(wanted))
-    missing = [name for name in wanted if name not in found]
+    missing = [name for name in wanted if name not in columns]
     if missing:
-        known = ", ".join(map(repr, list(found)[:20]))
+        present = ", ".join(map(repr, list(columns)[:20]))
         raise fail(
             where,
             f"the columns of the run, {', '.join(map(repr, wanted[:20]))}",
-            f"none called {', '.join(map(repr, missing[:20]))}, but {known}",
+            f"none called {', '.join(map(repr, missing[:20]))}, but {present}",
             "name the columns as in the data that the run was fitted to",
         )
 
@@ -662,7 +649,7 @@ TABLES = Source(
     facts=_facts,
     tiles=_tiles,
     digest=_digest,
-    describe=_describe,
+    describe=_outline,
     check=_check,
     keep=_keep,
     kept_files=(COLUMNS,),
@@ -674,14 +661,20 @@ TABLES = Source(
 
 
 def sequence_model(settings: Any, describe: Any, score: Any, **more: Any) -> Listing:
-    """The listing of a model of sequences, which are the groups of a table; arguments as of
-    `Listing`."""
-    of_sequences: dict[str, Any] = {
+    """The listing of a model of sequences, the groups of a table; arguments as for `Listing`."""
+    settings_of_sequences: dict[str, Any] = {
         "unit": "sequence",
         "per": "sequence",
         "wants_group": True,
         "in_time": True,
     }
     return Listing(
-        settings, TABLES, EnergyAlgorithm, describe, padded_sequences, score, **of_sequences, **more
+        settings,
+        TABLES,
+        EnergyAlgorithm,
+        describe,
+        padded_sequences,
+        score,
+        **settings_of_sequences,
+        **more,
     )

@@ -33,23 +33,31 @@ SEED_SETTINGS: dict[str, Any] = {
 def build_with_seeds(
     settings: Any, data: Data, make: Callable[[Any, Data], Any] = build_from_section
 ) -> Any:
-    """The model, whose topics have the seed words; where words are in small letters, these are too.
-    `make` is the function of settings and data that makes it."""
+    """The model, with seed words for its topics, which are put in small letters if the vocabulary
+    is.
+
+    Args:
+      settings: the section [model].
+      data: the data.
+      make: makes the model from settings and data.
+    """
     if not settings.seed_words:
         return make(settings, data)
-    known = frozenset(data.names)
-    as_known = lambda word: word if word in known else word.lower()
-    words = [
-        [as_known(w) for w in map(str.strip, _parts(line)[1].split(",")) if w]
-        for line in settings.seed_words
-    ]
+    vocabulary = frozenset(data.names)
+    to_known = lambda word: word if word in vocabulary else word.lower()
+    words = []
+    for line in settings.seed_words:
+        seeds = map(str.strip, _parts(line)[1].split(","))
+        words.append([to_known(word) for word in seeds if word])
     try:
         eta = seeded(words, data.names, settings.num_topics, settings.eta, settings.seed_weight)
     except ValueError as error:
-        spaced = any(" " in word for row in words for word in row)
-        commas = ' Commas are between the words of a topic: "labour, election".' if spaced else ""
+        has_phrases = any(" " in word for row in words for word in row)
+        advice = (
+            ' Commas are between the words of a topic: "labour, election".' if has_phrases else ""
+        )
         raise ConfigError(
-            f"model.seed_words: {str(error).removeprefix('seeds: ')}{commas}"
+            f"model.seed_words: {str(error).removeprefix('seeds: ')}{advice}"
         ) from error
     return make(dataclasses.replace(settings, eta=eta), data)
 
@@ -60,61 +68,59 @@ def _parts(line: str) -> tuple[str, str]:
     >>> _parts("film: actor, role"), _parts("actor, role")
     (('film', 'actor, role'), ('', 'actor, role'))
     """
-    before, colon, rest = line.partition(":")
-    return (before.strip(), rest.strip()) if colon else ("", line.strip())
+    name, colon, words = line.partition(":")
+    return (name.strip(), words.strip()) if colon else ("", line.strip())
 
 
 def topic_names(config: Any) -> dict[int, str]:
-    """The names of topics that the settings of a run have, by number: those of [page] before those
-    of seed words."""
+    """The names of topics in the settings of a run, by number; [page] overrides seed words."""
     seeds = [_parts(line)[0] for line in getattr(config.model, "seed_words", ())]
-    own = (_parts(line) for line in getattr(config.page, "names", ()))
-    found = {**dict(enumerate(seeds)), **{int(number): name for number, name in own}}
-    return {number: name for number, name in found.items() if name}
+    page_names = (_parts(line) for line in getattr(config.page, "names", ()))
+    names = {**dict(enumerate(seeds)), **{int(number): name for number, name in page_names}}
+    return {number: name for number, name in names.items() if name}
 
 
-def add_labels(config: Any, run: FittedRun, found: RowResults) -> RowResults:
+def add_labels(config: Any, run: FittedRun, results: RowResults) -> RowResults:
     """Results of documents, with the label of the largest topic of each: its name, or its three
     most probable words."""
-    names, words, concentration = (
-        topic_names(config),
-        run.data.names,
-        np.asarray(run.posterior["topics"].concentration),
-    )
+    names = topic_names(config)
+    words = run.data.names
+    concentration = np.asarray(run.posterior["topics"].concentration)
 
     def label(topic: int) -> str:
+        if names.get(topic):
+            return names[topic]
         row = concentration[topic]
-        most = np.flatnonzero(row >= np.partition(row, -min(3, len(row)))[-min(3, len(row))])
-        return names.get(topic) or " ".join(
-            words[i] for i in most[np.argsort(-row[most], kind="stable")][:3]
-        )
+        number = min(3, len(row))
+        leading = np.flatnonzero(row >= np.partition(row, -number)[-number])
+        order = leading[np.argsort(-row[leading], kind="stable")]
+        return " ".join(words[i] for i in order[:3])
 
-    topics, places = np.unique(found["topic"], return_inverse=True)
+    topics, places = np.unique(results["topic"], return_inverse=True)
     labels = np.array([label(int(topic)) for topic in topics], object)[places]
-    return {"topic": found["topic"], "topic_label": labels, **found}
+    return {"topic": results["topic"], "topic_label": labels, **results}
 
 
 def words_per_topic(run: FittedRun) -> Float[np.ndarray, " K"] | None:
-    """The words that each topic holds, by what its posterior has beyond the prior; None for models
-    that use all topics, and those that leave some empty are those that grow."""
+    """The number of words in each topic: its posterior less the prior. None for models that use all
+    topics; models that grow leave some empty."""
     if not hasattr(run.settings, "grow"):
         return None
     prior = run.model.prior(run.fit.state.hyper)["topics"]
-    return np.sum(
-        np.asarray(run.posterior["topics"].concentration - prior.concentration, float), -1
-    )
+    gain = run.posterior["topics"].concentration - prior.concentration
+    return np.sum(np.asarray(gain, float), -1)
 
 
 def check_names(config: Any, entries: Mapping[str, Entry]) -> None:
-    """Raises a `ConfigError` on names of no topic, and where seed words are in what is learnt."""
+    """Raises a `ConfigError` on names of missing topics, and on seed words with a learnt `eta`."""
     numbers = [*map(str, range(getattr(config.model, "num_topics", 0)))]
     for line in config.page.names:
         if _parts(line)[0] not in numbers:
-            expected = (
-                f'lines such as "0: sport", with the number of a topic, 0 to {numbers[-1]}'
-                if numbers
-                else "none"
-            )
+            expected = "none"
+            if numbers:
+                expected = (
+                    f'lines such as "0: sport", with the number of a topic, 0 to {numbers[-1]}'
+                )
             raise ConfigError(
                 f"{entries['page.names'].origin}: page.names: expected {expected}, got {line!r}"
             )
@@ -125,20 +131,18 @@ def check_names(config: Any, entries: Mapping[str, Entry]) -> None:
         )
 
 
-def name_topics(shown: Iterable[Block], names: Mapping[int, str]) -> list[Block]:
-    """Blocks in which topics have these names, in tables that call them so too."""
-    found, called = [], dict[str, str]()
-    for block in shown:
+def name_topics(blocks: Iterable[Block], names: Mapping[int, str]) -> list[Block]:
+    """Blocks whose topics have these names, in tables too."""
+    named_blocks = []
+    new_labels: dict[str, str] = {}
+    for block in blocks:
         if isinstance(block, Topics):
             topics = [topic._replace(name=names.get(topic.number, "")) for topic in block.topics]
-            called |= {
-                old.full_label: new.full_label
-                for old, new in zip(block.topics, topics, strict=True)
-            }
+            for before, after in zip(block.topics, topics, strict=True):
+                new_labels[before.full_label] = after.full_label
             block = block._replace(topics=topics)
         elif isinstance(block, Table):
-            block = block._replace(
-                rows=[[called.get(cell, cell) for cell in row] for row in block.rows]
-            )
-        found.append(block)
-    return found
+            rows = [[new_labels.get(cell, cell) for cell in row] for row in block.rows]
+            block = block._replace(rows=rows)
+        named_blocks.append(block)
+    return named_blocks
