@@ -57,6 +57,7 @@ TOP = (
     "tree",
     "checks",
     "arguments",
+    "arrays",
     "extras",
     "files",
     "memory",

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
+from vijax.arrays import to_array
 from vijax.checks import require
 from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.model import Model
@@ -47,12 +48,14 @@ def cast_for_score(model: Model, data: PyTree) -> PyTree:
     kinds = data_kinds(model, data)
     check(kinds, data)
     leaves, structure = jax.tree.flatten(data)
-    wide = lambda x: np.asarray(x, np.float64) if _is_discrete(array(x)) else x
-    taken = [
-        wide(x) if kind == "number" else _cast(kind, array(x))
-        for kind, x in zip(kinds, leaves, strict=True)
-    ]
+    taken = [_cast_for_score(kind, array(x)) for kind, x in zip(kinds, leaves, strict=True)]
     return jax.tree.unflatten(structure, taken)
+
+
+def _cast_for_score(kind: Kind, x: Any) -> Any:
+    if kind != "number":
+        return _cast(kind, x)
+    return np.asarray(x, np.float64) if _is_discrete(x) else x
 
 
 # --- the kinds of arrays --------------------------------------------------------------------------
@@ -167,7 +170,8 @@ def _is_discrete(x: Any) -> bool:
 
 def array(x: Any) -> Any:
     """The array itself; columns of tables, numbers and the like as NumPy arrays."""
-    return x if isinstance(x, jax.Array | np.ndarray) else np.asarray(x)
+    is_plain = isinstance(x, jax.Array | np.ndarray) and not isinstance(x, np.ma.MaskedArray)
+    return x if is_plain else to_array(x)
 
 
 # --- types ----------------------------------------------------------------------------------------
@@ -205,7 +209,7 @@ def check(kinds: Sequence[Kind], data: PyTree, argument: str = "data") -> None:
     pass."""
     for kind, (path, x) in zip(kinds, jax.tree_util.tree_leaves_with_path(data), strict=True):
         if not isinstance(x, jax.core.Tracer):
-            CHECKS[kind](f"{argument}{jax.tree_util.keystr(path)}", np.asarray(x))
+            CHECKS[kind](f"{argument}{jax.tree_util.keystr(path)}", np.asarray(array(x)))
 
 
 def check_fits(x: np.ndarray) -> None:

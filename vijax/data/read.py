@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from vijax.arrays import to_array
 from vijax.data.corpora import count_files
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.count_tables import are_counts, check_no_counts, corpus_of_counts
@@ -318,7 +319,7 @@ def _read_object(
     if isinstance(source[0], str) or not isinstance(source[0], Sequence | np.ndarray):
         return corpus_from_texts(_number_texts(source), text, vocabulary, folder)
     try:
-        counts = np.array(source)
+        counts = np.array([to_array(row) for row in source])
     except ValueError as error:
         got = f"rows that make no matrix ({error})"
         raise fail("source", OBJECTS, got, "give all rows one length") from error

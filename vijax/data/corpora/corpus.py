@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
+from vijax.arrays import to_array
 from vijax.data.corpora import storage
 from vijax.data.corpora.csr import canonical, row_blocks, row_entries, row_sums
 from vijax.data.corpora.wording import OF_DOCUMENTS, Wording
@@ -115,7 +116,7 @@ class Corpus:
 
         is_sparse = scipy.sparse.issparse(counts)
         if not is_sparse:
-            counts = np.asarray(counts)
+            counts = to_array(counts, where)
         if len(counts.shape) != 2:
             expected = "a matrix (documents, words)"
             raise fail(where, expected, f"shape {counts.shape}", "pass one row per document")

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from vijax.arrays import to_array
 from vijax.checks import require
 from vijax.data.schema.cells import are_records
 from vijax.data.schema.labels import is_none
@@ -105,12 +106,12 @@ def require_finite(argument: str, values: Any) -> Any:
 
 
 def _as_array(argument: str, values: Any) -> np.ndarray:
-    if isinstance(values, np.ma.MaskedArray):
-        is_whole = not np.ma.getmaskarray(values).any()
-        return values.data if is_whole else np.ma.filled(values.astype(float), np.nan)
     try:
-        return np.asarray(values)
-    except ValueError:  # of lists of different lengths
+        return to_array(values, argument)
+    except ValueError:
+        if not isinstance(values, list | tuple):
+            raise
+        # Lists of different lengths.
         lengths = sorted({len(row) if hasattr(row, "__len__") else 0 for row in values})
         got = (
             f"rows of lengths {', '.join(map(str, lengths[:5]))}"

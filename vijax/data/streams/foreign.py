@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from vijax.arrays import require_no_times, unmasked
 from vijax.data.reading.checks import fail
 
 TENSORS = ("torch", "dask", "tensorflow", "cupy", "xarray", "mlx")
@@ -19,11 +20,13 @@ OWN = ("vijax", "numpy", "jax", "jaxlib", "scipy", "pandas", "pyarrow", "polars"
 
 
 def to_arrays(data: PyTree) -> PyTree:
-    """Data with the tensors of other libraries as NumPy arrays, each computed once.
+    """Data with the tensors of other libraries as NumPy arrays, each computed once, and NaN where
+    cells are masked.
 
     Raises:
       DataError: a loader, a data set or another source of batches instead of arrays, with the call
         that takes it; a tensor that NumPy cannot read.
+      ValueError: a column of times in a table.
     """
     if _is_one_object(data):
         check_no_source(data)
@@ -76,6 +79,8 @@ def _is_one_object(data: Any) -> bool:
 
 
 def _as_array(leaf: Any) -> Any:
+    require_no_times(leaf)
+    leaf = unmasked(leaf)
     if isinstance(leaf, np.ndarray | jax.Array) or _class_libraries(leaf).isdisjoint(TENSORS):
         return leaf
     try:

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
+from vijax.arrays import to_array
 from vijax.contract import intake
 from vijax.contract.array_checks import check_arrays, check_finite
 from vijax.contract.batch import Documents, Minibatch
@@ -215,7 +216,7 @@ class StreamLoader:
         if self.model.form.documents is not None:
             return Minibatch(self._documents(item, step), None)
         data = self._from_list(item) if isinstance(item, list) else item
-        data = jax.tree.map(np.asarray, self._named.arrange(data, step))
+        data = jax.tree.map(to_array, self._named.arrange(data, step))
         leaves = jax.tree.leaves(data)
         structure = jax.tree.structure(data), [np.shape(x)[1:] for x in leaves]
         try:
@@ -240,8 +241,8 @@ class StreamLoader:
         if len(item) != 1:
             return tuple(item)
         if self._is_single is None:
-            single = jax.tree.map(np.asarray, item[0])
-            pair = jax.tree.map(np.asarray, tuple(item))
+            single = jax.tree.map(to_array, item[0])
+            pair = jax.tree.map(to_array, tuple(item))
             reads_pair = intake.can_read(self.model, pair)
             self._is_single = not reads_pair and intake.can_read(self.model, single)
         return item[0] if self._is_single else tuple(item)

@@ -1,0 +1,137 @@
+"""Masked cells and columns of times are no numbers at any door by which arrays come in: NumPy takes
+both in silence."""
+
+import datetime
+
+import jax
+import numpy as np
+import pytest
+from jax.scipy.stats import norm
+
+import vijax as vi
+from vijax import arrays
+from vijax.models import emission
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+Y = RNG.normal(5.0, 1.0, (40, 2))
+HIDDEN = np.zeros(Y.shape, bool)
+HIDDEN[::4, 0] = True
+MASKED = np.ma.array(np.where(HIDDEN, -9999.0, Y), mask=HIDDEN)
+MIXTURE = vi.models.mixture(emission.diagonal_gaussian(1, 2))
+COUNTS = RNG.poisson(2.0, (30, 6)) + 1
+MASKED_COUNTS = np.ma.array(COUNTS, mask=COUNTS > 4)
+
+
+@pytest.fixture(scope="module")
+def fit():
+    return vi.fit(vi.cavi(MIXTURE), Y, num_steps=3, key=KEY)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_masked_cells_are_missing(dtype):
+    array = arrays.unmasked(MASKED.astype(dtype))
+    assert not isinstance(array, np.ma.MaskedArray)
+    np.testing.assert_array_equal(np.isnan(array), HIDDEN)
+    np.testing.assert_array_equal(array[~HIDDEN], Y.astype(dtype)[~HIDDEN])
+
+
+def test_an_array_without_masked_cells_is_itself():
+    plain = arrays.unmasked(np.ma.array([1, 2]))
+    assert type(plain) is np.ndarray
+    assert plain.dtype == np.array([1, 2]).dtype
+
+
+def test_a_fit_refuses_masked_cells():
+    with pytest.raises(ValueError, match="nan in row 0"):
+        vi.fit(vi.cavi(MIXTURE), MASKED, num_steps=3, key=KEY)
+
+
+@pytest.mark.parametrize("ask", ["score", "locals"])
+def test_a_fit_is_not_asked_about_hidden_values(fit, ask):
+    """An answer of NaN, or an error; never one that is made of hidden values."""
+    try:
+        answer = getattr(fit, ask)(MASKED, key=KEY)
+    except ValueError as error:
+        assert "nan" in str(error).lower()
+        return
+    leaves = [np.asarray(x) for x in jax.tree.leaves(answer)]
+    assert any(np.isnan(x).any() for x in leaves if x.dtype.kind == "f")
+
+
+def test_a_density_refuses_masked_cells():
+    model = vi.density(
+        {"mu": vi.free()},
+        log_prior=lambda v: norm.logpdf(v["mu"], 0.0, 1000.0),
+        log_lik=lambda v, row: norm.logpdf(row["y"], v["mu"], 1.0),
+    )
+    with pytest.raises(ValueError, match="nan in row 0"):
+        vi.auto(model, {"y": MASKED[:, 0]}, key=KEY)
+
+
+@pytest.mark.parametrize("form", ["matrix", "rows"])
+def test_counts_refuse_masked_cells(form):
+    source = MASKED_COUNTS if form == "matrix" else list(MASKED_COUNTS)
+    with pytest.raises(ValueError, match="counts"):
+        vi.data.read(source)
+    whole = np.ma.array(COUNTS)
+    assert vi.data.read(whole if form == "matrix" else list(whole)).num_tokens == COUNTS.sum()
+
+
+def test_a_stream_refuses_masked_cells():
+    batches = vi.data.stream([MASKED], num_groups=40, shuffled=True)
+    with pytest.raises(ValueError, match="nan in row 0"):
+        vi.fit(vi.svi(MIXTURE), batches, num_steps=2, key=KEY)
+
+
+# --- times ----------------------------------------------------------------------------------------
+DAYS = [datetime.date(2024, 1, 1) + datetime.timedelta(days=i) for i in range(40)]
+STEPS = [datetime.timedelta(hours=i) for i in range(40)]
+HOURS = [datetime.time(3, i) for i in range(40)]
+KINDS = {"dates": DAYS, "durations": STEPS, "times of day": HOURS}
+
+
+def table(library: str, kind: str):
+    package = pytest.importorskip(library)
+    columns = {"a": KINDS[kind], "b": Y[:, 1]}
+    if library == "pyarrow":
+        return package.table(columns)
+    made = package.DataFrame(columns)
+    if library == "pandas" and kind == "dates":
+        made["a"] = package.to_datetime(made["a"])
+    return made
+
+
+TABLES = [
+    ("pandas", "dates"),
+    ("pandas", "durations"),
+    *((library, kind) for library in ("polars", "pyarrow") for kind in KINDS),
+]
+
+
+@pytest.mark.parametrize(("library", "kind"), TABLES)
+def test_columns_of_times_are_named_at_every_door(fit, library, kind):
+    given = table(library, kind)
+    doors = {
+        "fit": lambda: vi.fit(vi.cavi(MIXTURE), given, num_steps=2, key=KEY),
+        "locals": lambda: fit.locals(given, key=KEY),
+        "score": lambda: fit.score(given, key=KEY),
+        "logistic": lambda: vi.models.logistic_regression(given, RNG.integers(2, size=40)),
+        "stream": lambda: vi.fit(
+            vi.svi(MIXTURE),
+            vi.data.stream([given], num_groups=40, shuffled=True),
+            num_steps=2,
+            key=KEY,
+        ),
+    }
+    for door, enter in doors.items():
+        with pytest.raises(ValueError, match=f"got {kind}") as caught:
+            enter()
+        assert "'a'" in str(caught.value), door
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_column_of_polars_alone(kind):
+    polars = pytest.importorskip("polars")
+    with pytest.raises(ValueError, match=f"got {kind}"):
+        arrays.to_array(polars.Series("a", KINDS[kind]))

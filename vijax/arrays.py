@@ -1,0 +1,90 @@
+"""Arrays as users have them: cells that are masked, and columns of times, which are no numbers.
+
+NumPy takes both in silence: `numpy.asarray` of a masked array has the hidden values, and that of a
+table of polars has dates as counts of days. Every door by which arrays come in passes here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+TIMES = {
+    "dates": "Subtract a start from them, and give numbers of days or seconds.",
+    "durations": "Give numbers of days or seconds.",
+    "times of day": "Give numbers of hours or seconds since midnight.",
+}
+"""Columns of times that are no numbers, with what to do."""
+
+
+def unmasked(values: Any) -> Any:
+    """The array of a masked one: its masked cells are NaN, and integers with some are floats.
+    Anything else as it is.
+
+    >>> unmasked(np.ma.array([1, 2, 3], mask=[False, True, False]))
+    array([ 1., nan,  3.])
+    >>> unmasked(np.ma.array([1, 2, 3]))
+    array([1, 2, 3])
+    """
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    if not np.ma.getmaskarray(values).any():
+        return values.data
+    wide = values if values.dtype.kind == "f" else values.astype(float)
+    return np.ma.filled(wide, np.nan)
+
+
+def to_array(values: Any, name: str = "data") -> np.ndarray:
+    """A NumPy array of an array, a table or a column of pandas, polars or pyarrow, or nested lists.
+
+    Raises:
+      ValueError: a column of a table is of dates, times or durations.
+
+    >>> to_array([[1, 2], [3, 4]]).shape
+    (2, 2)
+    """
+    require_no_times(values, name)
+    return np.asarray(unmasked(values))
+
+
+def require_no_times(table: Any, name: str = "data") -> None:
+    """Raises ValueError at a table or a column of pandas, polars or pyarrow with a column of
+    times."""
+    for column, kind in _columns_of_times(table):
+        where = "" if column is None else f" in column {column!r}"
+        raise ValueError(f"{name}: expected numbers, got {kind}{where}. {TIMES[kind]}")
+
+
+def _columns_of_times(table: Any) -> list[tuple[str | None, str]]:
+    """The columns of times: the name of each, None for a column alone, and the kind of time."""
+    library = type(table).__module__.partition(".")[0]
+    if library not in ("pandas", "polars", "pyarrow"):
+        return []
+    named = ((name, _kind_of_time(library, dtype)) for name, dtype in _types(library, table))
+    return [(name, kind) for name, kind in named if kind]
+
+
+def _types(library: str, table: Any) -> list[tuple[str | None, Any]]:
+    """The type of each column, by its name; a column alone has none."""
+    if library == "pyarrow":
+        if hasattr(table, "schema"):
+            return [(field.name, field.type) for field in table.schema]
+        return [(None, table.type)] if hasattr(table, "type") else []
+    types = getattr(table, "dtypes", None)
+    if types is None or not hasattr(table, "columns"):
+        return [(None, table.dtype)] if hasattr(table, "dtype") else []
+    return list(zip(map(str, table.columns), types, strict=True))
+
+
+def _kind_of_time(library: str, dtype: Any) -> str:
+    """The kind of time that a type of a library is, in words; "" for another type."""
+    if library == "pandas":
+        kind = getattr(dtype, "kind", "")
+        is_period = type(dtype).__name__ == "PeriodDtype"
+        return {"M": "dates", "m": "durations"}.get(kind, "dates" if is_period else "")
+    text = str(dtype).lower()
+    if text.startswith("duration"):
+        return "durations"
+    if text.startswith("time") and not text.startswith("timestamp"):
+        return "times of day"
+    return "dates" if text.startswith(("date", "timestamp")) else ""
