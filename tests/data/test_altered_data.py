@@ -16,6 +16,7 @@ from vijax.app.sources.listing import Data
 from vijax.data import read
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.corpora.select import split_over_seen_words
+from vijax.data.held_out import held_out_generator
 from vijax.data.read import COUNT_FORMATS
 from vijax.data.reading.checks import MAX_DOCUMENTS, MAX_WORDS, DataError
 from vijax.data.tables.table_files import read_table
@@ -252,9 +253,8 @@ def test_held_out_data_count_in_the_checksum(tmp_path):
         return Plan(config, data).fingerprint, Plan(config, Data(data.train, None)).fingerprint
 
     texts, rows = ["apple plum pear apple"] * 30, [f"{n},{n * n % 7}" for n in range(30)]
-    out = int(
-        np.random.default_rng(0).permutation(30)[0]
-    )  # of data.split_seed = 0: the first are held out
+    # Of data.split_seed = 0, the first of the order are held out.
+    out = int(held_out_generator(0).permutation(30)[0])
     for name, model, overrides, header, lines, other in (
         ("x.csv", "lda_svi", ("max_df=1.0",), "text", texts, "apple plum pear pear"),
         ("t.csv", "gmm_full", (), "a,b", rows, "0.5,0.25"),

@@ -10,6 +10,8 @@ from jax.scipy.stats import norm
 
 import vijax as vi
 from vijax import arrays
+from vijax.data.corpora.corpus import split_ids
+from vijax.data.tables.graph import Graph, split_graph
 from vijax.models import emission
 
 KEY = jax.random.key(0)
@@ -135,3 +137,21 @@ def test_a_column_of_polars_alone(kind):
     polars = pytest.importorskip("polars")
     with pytest.raises(ValueError, match=f"got {kind}"):
         arrays.to_array(polars.Series("a", KINDS[kind]))
+
+
+# --- what is held out -----------------------------------------------------------------------------
+@pytest.mark.parametrize("seed", [0, 1, 7])
+def test_what_is_held_out_has_nothing_of_the_numbers_that_a_user_drew(seed):
+    """A graph whose links are where the first numbers of `default_rng(seed)` are small, and a table
+    whose rows lie in the order of its first permutation."""
+    size = 60
+    links = np.triu(np.random.default_rng(seed).random((size, size)) < 0.3, 1)
+    names = tuple(f"n{i}" for i in range(size))
+    x = (links | links.T).astype(float)
+    np.fill_diagonal(x, np.nan)
+    _, test = split_graph(Graph(x, names, directed=False), 0.1, seed)
+    share = np.nanmean(test.x)
+    assert 0.15 < share < 0.45  # 0.3, and 177 pairs: four standard errors
+    _, out = split_ids(200, 0.2, seed)
+    ranks = np.argsort(np.random.default_rng(seed).permutation(200))
+    assert 60 < ranks[out].mean() < 140  # 99.5, and 40 rows: four standard errors are 33

@@ -22,6 +22,7 @@ from vijax.app.settings.typed_toml import ConfigError, Entry, setting
 from vijax.app.sources.listing import Data, FittedRun, Listing, New, RowResults, Tell
 from vijax.app.sources.tables import AS_IN_TRAINING, TABLES, AllBut, check_no_column
 from vijax.data.formulas.parser import parse
+from vijax.data.held_out import held_out_generator
 from vijax.data.reading.checks import Notes, fail
 from vijax.data.schema.schema import Schema
 from vijax.data.schema.typed_columns import TypedTable, table_of_file, typed_table
@@ -188,7 +189,7 @@ def _said_dropped(table: TypedTable, lacking: Mapping[str, np.ndarray], is_train
 def load(config: Any) -> Data:
     """The table in two parts, rows of each at random."""
     frame, share = _read(config, config.data.path), config.data.held_out
-    order = np.random.default_rng(config.data.split_seed).permutation(frame.num_rows)
+    order = held_out_generator(config.data.split_seed).permutation(frame.num_rows)
     number = round(share * frame.num_rows)
     if share and not 0 < number < frame.num_rows:
         raise fail(

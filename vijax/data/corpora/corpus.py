@@ -15,6 +15,7 @@ from vijax.arrays import to_array
 from vijax.data.corpora import storage
 from vijax.data.corpora.csr import canonical, row_blocks, row_entries, row_sums
 from vijax.data.corpora.wording import OF_DOCUMENTS, Wording
+from vijax.data.held_out import held_out_generator
 from vijax.data.reading.checks import (
     check_num_documents,
     check_offsets,
@@ -266,7 +267,7 @@ def split_ids(
             least = -(-100 // num_documents) / 100
             remedy = f"pass a fraction such as {max(0.1, least):g}"
         raise fail("held_out", expected, f"{held_out} ({size} {called})", remedy)
-    order = np.random.default_rng(seed).permutation(num_documents)
+    order = held_out_generator(seed).permutation(num_documents)
     return np.sort(order[size:]), np.sort(order[:size])
 
 

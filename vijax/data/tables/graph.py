@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from vijax.data.held_out import held_out_generator
 from vijax.data.reading.checks import Notes, fail, listed
 from vijax.data.schema.labels import name_of
 from vijax.data.tables.columns import (
@@ -224,7 +225,7 @@ def split_graph(graph: Graph, held_out: float, seed: int) -> tuple[Graph, Graph]
     """Training and held-out parts, both with all nodes; each observed pair is held out with
     probability `held_out`. Raises DataError: too few pairs to hold any out."""
     pairs = graph.pairs
-    out = pairs & (np.random.default_rng(seed).random(pairs.shape) < held_out)
+    out = pairs & (held_out_generator(seed).random(pairs.shape) < held_out)
     check_parts(int(out.sum()), int(pairs.sum()), held_out, "pairs")
     if not graph.directed:
         out = out | out.T

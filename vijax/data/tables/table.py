@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from vijax.checks import RowError
+from vijax.data.held_out import held_out_generator
 from vijax.data.reading.checks import DataError, Notes, fail, listed, nearest
 from vijax.data.schema.labels import LabelKind, Levels, kind_of_names, labels_of
 from vijax.data.schema.near_numbers import near_numbers
@@ -678,7 +679,7 @@ def split_table(
 
     "groups" holds out whole groups (rows, where there is no column of groups); "entries" single
     values: both parts then have all rows, each with NaN where the other has the value."""
-    rng = np.random.default_rng(seed)
+    rng = held_out_generator(seed)
     if what == "entries":
         out = (rng.random(table.x.shape) < held_out) & np.isfinite(table.x)
         check_parts(int(out.sum()), int(np.isfinite(table.x).sum()), held_out, "entries")
