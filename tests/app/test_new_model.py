@@ -14,7 +14,7 @@ from vijax.app.cli import main
 
 MODEL = """
 import vijax as vi
-from vijax.arguments import Positive, checked
+from vijax.arguments import Positive, check_arguments
 
 """
 PAGE = """

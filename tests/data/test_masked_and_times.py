@@ -52,11 +52,11 @@ def test_a_fit_refuses_masked_cells():
 @pytest.mark.parametrize("ask", ["score", "locals"])
 def test_a_fit_is_not_asked_about_hidden_values(fit, ask):
     """An answer of NaN, or an error; never one that is made of hidden values."""
-    try:
-        answer = getattr(fit, ask)(MASKED, key=KEY)
-    except ValueError as error:
-        assert "nan" in str(error).lower()
+    if ask == "score":
+        with pytest.raises(ValueError, match="nan in row 0"):
+            fit.score(MASKED, key=KEY)
         return
+    answer = fit.locals(MASKED, key=KEY)
     leaves = [np.asarray(x) for x in jax.tree.leaves(answer)]
     assert any(np.isnan(x).any() for x in leaves if x.dtype.kind == "f")
 
@@ -149,7 +149,7 @@ def test_what_is_held_out_has_nothing_of_the_numbers_that_a_user_drew(seed):
     names = tuple(f"n{i}" for i in range(size))
     x = (links | links.T).astype(float)
     np.fill_diagonal(x, np.nan)
-    _, test = split_graph(Graph(x, names, directed=False), 0.1, seed)
+    _, test = split_graph(Graph(names, x), 0.1, seed)
     share = np.nanmean(test.x)
     assert 0.15 < share < 0.45  # 0.3, and 177 pairs: four standard errors
     _, out = split_ids(200, 0.2, seed)
