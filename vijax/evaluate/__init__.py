@@ -1,8 +1,8 @@
-"""Scores: held-out probability, and coherence of topics, with standard errors; posterior predictive
-checks.
+"""Scores with standard errors: probabilities of held-out data, and coherence of topics; posterior
+predictive checks.
 
-They are of data that a fit has not seen, or of topics. How far q is from the posterior is judged in
-`verdict` and `trust`."""
+Scores judge a fit by data that it has not seen, or by its topics. The rooms `verdict` and `trust`
+judge how far q is from the posterior."""
 
 from vijax.evaluate.completion import document_completion as document_completion
 from vijax.evaluate.completion import gaussian_completion as gaussian_completion

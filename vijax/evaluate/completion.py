@@ -1,5 +1,5 @@
-"""Document completion: the score of half of a document's tokens given the other half, through its
-topic shares."""
+"""Document completion: the score of one half of the tokens of a document given the other half, by
+its topic shares."""
 
 from __future__ import annotations
 
@@ -38,30 +38,30 @@ def document_completion(
 ) -> Score:
     """Mean log probability per word of the second halves of documents, given their first halves.
 
-    The tokens of each document (not its distinct words) are split at random, by what it holds: its
-    score is the same at another place, among other documents, and with its words in another order.
-    theta_d is the posterior mean given the first half, averaged over Gibbs draws of the topics of
-    its tokens; then the score is
+    The tokens of each document (not its distinct words) are split at random. The split depends only
+    on the contents of the document: not on its position, on the other documents, or on the order of
+    its words. theta_d is the posterior mean given the first half, averaged over Gibbs draws of the
+    topics of its tokens; then the score is
 
-        sum_d sum_{w in second half of d} log sum_k theta_dk topics_kw  /  number of such w.
+        sum_d sum_{w in second half of d} log sum_k theta_dk topics_kw  /  number of these w.
 
-    Of several fits the probabilities of a word are averaged, which is worth more than longer fits:
-    theta of each fit is inferred by itself (benchmarks/results_topics.md).
+    For several fits the probabilities of a word are averaged over the fits, each with its theta;
+    this gains more than longer fits (benchmarks/results_topics.md).
 
     Args:
-      topics: probabilities of words by topic, shape (K, V), rows summing to one; or a list of such,
-        one for each of several fits.
+      topics: probabilities of words by topic, shape (K, V), rows summing to one; or a list with the
+        topics of each of several fits.
       alpha: concentration of theta, positive: a scalar or one per topic.
       documents: a `Corpus` over the same vocabulary, or anything `vijax.data.read` accepts.
-      key: fixes the split (the same key gives the same halves for any topics) and the draws.
+      key: fixes the draws, and the split: the same key gives the same halves for any topics.
       num_sweeps: Gibbs sweeps whose draws are averaged.
-      burn_in: sweeps before those.
+      burn_in: Gibbs sweeps before these.
 
     Returns:
-      A `Score` in nats per word; documents of fewer than two tokens are skipped, and counted.
+      A `Score` in nats per word; it skips documents with fewer than two tokens, and counts them.
 
     Raises:
-      ValueError: topics that are not distributions, another vocabulary, no document with two
+      ValueError: topics that are not distributions, another vocabulary, or no document with two
           tokens.
 
     Source: Wallach et al. 2009, section 5.2 (document completion); Hoffman and Blei 2015, appendix
@@ -75,38 +75,35 @@ def document_completion(
     """
     require_integers(num_sweeps=num_sweeps)
     require_integers(0, burn_in=burn_in)
-    fits = (
-        list(topics)
-        if isinstance(topics, list | tuple) and len(topics) and np.ndim(topics[0]) == 2
-        else [topics]
-    )
-    tables = [check_inputs(one, alpha, documents) for one in fits]
-    corpus, size = tables[0][1], max(table.alpha.size for table, _ in tables)
+    has_fits = isinstance(topics, list | tuple) and len(topics) and np.ndim(topics[0]) == 2
+    fits = list(topics) if has_fits else [topics]
+    inputs = [check_inputs(table, alpha, documents) for table in fits]
+    tables = tuple(table for table, _ in inputs)
+    _, corpus = inputs[0]
+    size = max(table.alpha.size for table in tables)
     complete = functools.partial(_complete_by_gibbs, num_sweeps=num_sweeps, burn_in=burn_in)
-    return _score_of_halves(complete, tuple(table for table, _ in tables), corpus, key, size)
+    return _score_of_halves(complete, tables, corpus, key, size)
 
 
 @functools.partial(step_jit, static_argnames=("num_sweeps", "burn_in"))
 def _complete_by_gibbs(
     fits: tuple[Topics, ...], tokens: TokenRows, *, num_sweeps: int, burn_in: int
 ) -> Float[Array, " rows"]:
-    sweeps = functools.partial(_by_word, num_sweeps=num_sweeps, burn_in=burn_in)
+    sweep = functools.partial(_log_probs_of_tokens, num_sweeps=num_sweeps, burn_in=burn_in)
     if len({topics.likelihood.shape for topics in fits}) == 1:  # one program for all
-        by_word = jax.lax.map(
-            lambda topics: sweeps(topics, tokens), jax.tree.map(lambda *x: jnp.stack(x), *fits)
-        )
+        stack = jax.tree.map(lambda *x: jnp.stack(x), *fits)
+        log_probs = jax.lax.map(lambda topics: sweep(topics, tokens), stack)
     else:
-        by_word = jnp.stack([sweeps(topics, tokens) for topics in fits])
-    return _second_half(tokens, jax.nn.logsumexp(by_word, 0) - np.log(len(fits)))
+        log_probs = jnp.stack([sweep(topics, tokens) for topics in fits])
+    return _sum_second_half(tokens, jax.nn.logsumexp(log_probs, 0) - np.log(len(fits)))
 
 
-def _by_word(
+def _log_probs_of_tokens(
     topics: Topics, tokens: TokenRows, *, num_sweeps: int, burn_in: int
 ) -> Float[Array, "rows tokens"]:
     """Log probability of each token given the first half of its row."""
-    first = tokens._replace(
-        words=tokens.words[:, : -(-tokens.words.shape[1] // 2)], lengths=_first_lengths(tokens)
-    )
+    half = -(-tokens.words.shape[1] // 2)
+    first = tokens._replace(words=tokens.words[:, :half], lengths=_first_lengths(tokens))
     walk = make_walk(topics, first)
 
     def sweep(i, carry):
@@ -114,14 +111,11 @@ def _by_word(
         chains = walk.sweep(chains, gibbs_choice(fold_in_each(tokens.keys, i), chains))
         return chains, total + jnp.where(i >= burn_in, chains.counts, 0.0)
 
-    start = walk.start(walk.lengths.shape)
-    _, total = jax.lax.fori_loop(
-        0, burn_in + num_sweeps, sweep, (start, jnp.zeros_like(start.counts))
-    )
-    gamma = (
-        walk.alpha + total / num_sweeps
-    )  # of the posterior mean of theta, counts averaged over sweeps
-    return _of_words(topics, tokens, gamma / jnp.sum(gamma, axis=1, keepdims=True))
+    chains = walk.start(walk.lengths.shape)
+    start = chains, jnp.zeros_like(chains.counts)
+    _, total = jax.lax.fori_loop(0, burn_in + num_sweeps, sweep, start)
+    gamma = walk.alpha + total / num_sweeps  # concentrations, with the mean counts of the sweeps
+    return _shares_log_probs(topics, tokens, gamma / jnp.sum(gamma, axis=1, keepdims=True))
 
 
 def gaussian_completion(
@@ -134,11 +128,11 @@ def gaussian_completion(
     estep: Any = None,
     num_samples: int = 512,
 ) -> Score:
-    """Mean log probability per word of the second halves of documents, given their first halves, at
-    N(mean, precision).
+    """Mean log probability per word of the second halves of documents given their first halves,
+    with the prior z ~ N(mean, precision^-1) of a correlated topic model.
 
-    The tokens of each document are split at random, as by `document_completion` with the same key;
-    the E-step finds q(z) of the first half, and each word of the second half is scored by Monte
+    The split of the tokens of a document is that of `document_completion` with the same key. The
+    E-step computes q(z) from the first half, and each word of the second half is scored by Monte
     Carlo (Khan et al. 2016, section 7.2):
 
         log p(w | first half) = log sum_k E_q[softmax(z)_k] topics_kw
@@ -161,19 +155,25 @@ def gaussian_completion(
     mean, precision = as_floats(mean, precision)
     size = table.alpha.shape[0]
     require(mean.shape == (size,), "mean", f"shape ({size},)", mean.shape)
-    require(
-        precision.shape == (size, size), "precision", f"shape ({size}, {size})", precision.shape
-    )
+    square = (size, size)
+    require(precision.shape == square, "precision", f"shape ({size}, {size})", precision.shape)
     precision = positive_definite(precision, "precision")
-    require(
-        num_samples >= 2 and num_samples % 2 == 0, "num_samples", "an even number >= 2", num_samples
+    is_even = num_samples >= 2 and num_samples % 2 == 0
+    require(is_even, "num_samples", "an even number >= 2", num_samples)
+    if estep is None:
+        estep = esteps.proximal_gradient()
+    complete = functools.partial(
+        _complete_by_gaussian,
+        mean=mean,
+        precision=precision,
+        estep=estep,
+        num_samples=num_samples,
     )
-    estep = esteps.proximal_gradient() if estep is None else estep
-    complete = functools.partial(_complete_by_gaussian, mean=mean, precision=precision, estep=estep)
-    # An E-step of a hundred draws and ten topics holds so many numbers for each token.
-    return _score_of_halves(
-        functools.partial(complete, num_samples=num_samples), table, corpus, key, 1024
-    )
+    return _score_of_halves(complete, table, corpus, key, _GAUSSIAN_ELEMENTS)
+
+
+_GAUSSIAN_ELEMENTS = 1024
+"""Numbers for each token in an E-step of a hundred draws and ten topics."""
 
 
 @functools.partial(step_jit, static_argnames=("estep", "num_samples"))
@@ -189,29 +189,30 @@ def _complete_by_gaussian(
     docs, width = tokens.words.shape
     half = -(-width // 2)
     first = (jnp.arange(half) < _first_lengths(tokens)[:, None]).astype(mean.dtype)
-    key_estep, key_draws = fold_in_each(tokens.keys, 0), fold_in_each(tokens.keys, 1)
+    key_estep = fold_in_each(tokens.keys, 0)
+    key_draws = fold_in_each(tokens.keys, 1)
     start = GaussianLocals(
         jnp.zeros((docs, len(mean)), mean.dtype),
         jnp.zeros((docs, *precision.shape), mean.dtype),
         jnp.zeros(docs, jnp.int32),
     )
-    problem = LogisticNormal(
-        topics.likelihood[tokens.words[:, :half]], first, precision @ mean, precision
-    )
+    likelihood = topics.likelihood[tokens.words[:, :half]]
+    problem = LogisticNormal(likelihood, first, precision @ mean, precision)
     local = estep.logistic_normal(problem, start, key_estep)
     cov = inverse(jnp.linalg.cholesky(precision + local.site))
     draws = gaussian_draws(key_draws, local.mean, jnp.linalg.cholesky(cov), num_samples)
-    return _second_half(tokens, _of_words(topics, tokens, jnp.mean(jax.nn.softmax(draws), axis=1)))
+    theta = jnp.mean(jax.nn.softmax(draws), axis=1)
+    return _sum_second_half(tokens, _shares_log_probs(topics, tokens, theta))
 
 
 def _score_of_halves(
     complete: Callable, topics: Any, corpus: Corpus, key: PRNGKeyArray, per_token: int
 ) -> Score:
-    """The score of the second halves of documents, of each row of tokens by `complete(topics,
-    tokens)`."""
+    """The score of the second halves of documents; `complete(topics, tokens)` gives their log
+    probabilities for rows of tokens."""
     if corpus.tokens.max() < 2:
-        got = f"at most {corpus.tokens.max()} in each of {corpus.num_documents}"
-        raise fail("documents", "one with two tokens or more", got, "pass longer documents")
+        longest = f"at most {corpus.tokens.max()} in each of {corpus.num_documents}"
+        raise fail("documents", "one with two tokens or more", longest, "pass longer documents")
     return score_documents(complete, topics, corpus, key, per_token, 2)
 
 
@@ -223,29 +224,42 @@ def score_documents(
     per_token: int,
     part: int = 1,
 ) -> Score:
-    """The score of one in `part` tokens of each document that has as many; `estimate` (jitted)
-    gives the log probability of each row of tokens, and holds `per_token` numbers for a token."""
+    """The score of documents of which one token in `part` is scored, without documents of fewer
+    tokens.
+
+    Args:
+      estimate: jitted; (topics, rows of tokens) -> log probability of each row.
+      topics: the argument of `estimate`.
+      corpus: the documents.
+      key: random key.
+      per_token: numbers that `estimate` holds for a token.
+      part: number of tokens for each scored token.
+    """
     rows = np.flatnonzero(corpus.tokens >= part)
-    chosen = corpus[rows]
-    log_probs = per_document(lambda tokens: estimate(topics, tokens), chosen, per_token, key)
-    return Score.of(log_probs, chosen.tokens // part, rows, corpus.num_documents - len(rows))
+    documents = corpus[rows]
+    log_probs = per_document(lambda tokens: estimate(topics, tokens), documents, per_token, key)
+    num_skipped = corpus.num_documents - len(rows)
+    return Score.of(log_probs, documents.tokens // part, rows, num_skipped)
 
 
 def _first_lengths(tokens: TokenRows) -> Int[Array | np.ndarray, " rows"]:
-    """Tokens in the first half of each row, which has the odd one."""
+    """Number of tokens in the first half of each row, which has one more if the number is odd."""
     return tokens.lengths - tokens.lengths // 2
 
 
-def _of_words(
+def _shares_log_probs(
     topics: Topics, tokens: TokenRows, theta: Float[Array, "rows K"]
 ) -> Float[Array, "rows tokens"]:
     """Log probability of each token under topic shares."""
-    mixed = jnp.einsum("dnk,dk->dn", topics.likelihood[tokens.words], theta, precision="highest")
-    return jnp.log(mixed) + topics.log_scale[tokens.words]
+    likelihood = topics.likelihood[tokens.words]
+    probs = jnp.einsum("dnk,dk->dn", likelihood, theta, precision="highest")
+    return jnp.log(probs) + topics.log_scale[tokens.words]
 
 
-def _second_half(tokens: TokenRows, by_word: Float[Array, "rows tokens"]) -> Float[Array, " rows"]:
-    """The sum over the second half of each row's tokens."""
+def _sum_second_half(
+    tokens: TokenRows, values: Float[Array, "rows tokens"]
+) -> Float[Array, " rows"]:
+    """The sum of the values over the second half of the tokens of each row."""
     place = jnp.arange(tokens.words.shape[1])
     second = (place >= _first_lengths(tokens)[:, None]) & (place < tokens.lengths[:, None])
-    return jnp.sum(jnp.where(second, by_word, 0.0), axis=1)
+    return jnp.sum(jnp.where(second, values, 0.0), axis=1)

@@ -1,5 +1,5 @@
-"""metrics.jsonl: one line per step, one per held-out score; whole and in order also after a kill
-and a resume."""
+"""metrics.jsonl: one line per step and one per held-out score; complete and in order, also after a
+kill and a resume."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import numpy as np
 from vijax.files import open_to_append, write_atomically
 
 LONG = 20
-"""A curve of more points may have a wild start, which its axis leaves out."""
+"""The axis of a curve of more points leaves out a wild start."""
 
 
 class Curves(NamedTuple):
-    """The contents of the lines, as columns to plot; epochs are passes over the data."""
+    """The records as columns to plot; epochs are passes over the data."""
 
     epoch: np.ndarray
     elbo: np.ndarray
@@ -29,16 +29,16 @@ class Curves(NamedTuple):
 
 
 def append(path: Path, records: Sequence[Mapping[str, Any]], durably: bool = True) -> None:
-    """Adds lines: all of them or, if that fails, none.
+    """Adds one line for each record; none if that fails.
 
     Args:
       path: the file.
-      records: one line each; numbers that are not finite, which JSON lacks, become null.
-      durably: return only once they are on the disk, so that no later checkpoint can be ahead of
-          them.
+      records: the records; numbers that are not finite, which JSON lacks, become null.
+      durably: return only once the lines are on the disk, so that no later checkpoint can be ahead
+          of them.
 
     Raises:
-      OSError: they could not be written.
+      OSError: the lines could not be written.
     """
     plain = [{name: _plain(value) for name, value in record.items()} for record in records]
     text = "".join(json.dumps(record, allow_nan=False) + "\n" for record in plain)
@@ -46,8 +46,8 @@ def append(path: Path, records: Sequence[Mapping[str, Any]], durably: bool = Tru
         size = file.seek(0, os.SEEK_END)
         try:
             view = memoryview(text.encode())
-            # a raw file may take only a part, as when the disk fills up; the next write raises the
-            # error
+            # A raw file may write only a part, as when the disk fills up; then the next write
+            # raises the error.
             while view:
                 view = view[file.write(view) or 0 :]
             if durably:
@@ -58,10 +58,10 @@ def append(path: Path, records: Sequence[Mapping[str, Any]], durably: bool = Tru
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """The records; a last line that a kill or a power cut has damaged is left out.
+    """The records, without a last line that a kill or a power cut has damaged.
 
     Raises:
-      ValueError: another line is damaged; the message says which.
+      ValueError: another line is damaged; the message gives its number.
     """
     if not path.exists():
         return
@@ -81,7 +81,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _record(line: str) -> dict[str, Any] | None:
-    """The record of a line; None if the line is not whole."""
+    """The record of a line; None if the line is damaged."""
     if not line.endswith("\n"):
         return None
     try:
@@ -90,29 +90,30 @@ def _record(line: str) -> dict[str, Any] | None:
         return None
     if not isinstance(record, dict) or record.get("kind") not in ("step", "held_out"):
         return None
-    values = [
-        value for name, value in record.items() if name != "kind"
-    ]  # numbers that `append` could have written
-    numbers = all(
-        value is None or (isinstance(value, int | float) and abs(value) < 1e300) for value in values
-    )
-    return record if numbers and isinstance(record.get("step"), int) else None
+    values = [value for name, value in record.items() if name != "kind"]
+    if not all(_is_plain_number(value) for value in values):
+        return None
+    return record if isinstance(record.get("step"), int) else None
+
+
+def _is_plain_number(value: Any) -> bool:
+    """True for values that `append` can have written."""
+    return value is None or (isinstance(value, int | float) and abs(value) < 1e300)
 
 
 def truncate(path: Path, step: int) -> None:
-    """Drops the lines that were written after `step` steps: a resumed run takes these steps
-    again."""
-    kept = [json.dumps(record) + "\n" for record in read(path) if record["step"] <= step]
-    write_atomically(path, lambda file: file.write("".join(kept).encode()))
+    """Drops the lines of the steps after `step`: a resumed run repeats these steps."""
+    lines = [json.dumps(record) + "\n" for record in read(path) if record["step"] <= step]
+    write_atomically(path, lambda file: file.write("".join(lines).encode()))
 
 
 def last_step(path: Path) -> int:
-    """The last step that has a record; 0 if none has."""
+    """The last step with a record; 0 without records."""
     return max((record["step"] for record in read(path) if record["kind"] == "step"), default=0)
 
 
 def seconds(path: Path) -> float:
-    """The seconds that the recorded steps took."""
+    """The seconds of all recorded steps."""
     return max((record.get("seconds") or 0.0 for record in read(path)), default=0.0)
 
 
@@ -122,14 +123,11 @@ def read_curves(path: Path) -> Curves:
     records = list(read(path))
     steps = [record for record in records if record["kind"] == "step"]
     scores = [record for record in records if record["kind"] == "held_out"]
+    has_words = any("elbo_per_word" in record for record in steps)
+    elbo = "elbo_per_word" if has_words else "elbo_per_datum"
     return Curves(
         _column(steps, "epoch"),
-        _column(
-            steps,
-            "elbo_per_word"
-            if any("elbo_per_word" in record for record in steps)
-            else "elbo_per_datum",
-        ),
+        _column(steps, elbo),
         _column(scores, "epoch"),
         _column(scores, "score"),
         _column(scores, "standard_error"),
@@ -137,8 +135,8 @@ def read_curves(path: Path) -> Curves:
 
 
 def average_last_pass(curves: Curves) -> np.ndarray:
-    """The ELBO averaged over the last pass up to each step: batches differ by far more than steps
-    do, passes do not.
+    """The ELBO at each step, averaged over the last pass up to the step: ELBOs of batches differ
+    far more than those of steps, but passes have the same batches.
 
     >>> epoch = np.array([0.5, 1.0, 1.5, 2.0])
     >>> average_last_pass(Curves(epoch, np.array([-9.0, -8.0, -8.0, -7.0]), *(np.zeros(0),) * 3)).tolist()
@@ -153,8 +151,8 @@ def average_last_pass(curves: Curves) -> np.ndarray:
 
 
 def axis_low(values: np.ndarray) -> float:
-    """The lower end of the axis of a curve: its lowest finite value; on a long curve its 4 %
-    quantile, so that a wild start does not flatten it, unless nothing else happens.
+    """The lower end of the axis of a curve: the lowest value. For a long curve it is the 4 %
+    quantile, so that a wild start does not flatten the curve, unless the curve is flat after it.
 
     >>> axis_low(np.array([-9.0, -2.0, -1.0])), axis_low(np.array([-9.0] + [-1.0] * 99))
     (-9.0, -9.0)
@@ -167,13 +165,13 @@ def axis_low(values: np.ndarray) -> float:
 def widen_axis(
     low: float, high: float, least: float = 1e-6, reach: float = 0.05
 ) -> tuple[float, float]:
-    """The ends of an axis, moved apart where the numbers on it may differ by their rounding alone.
+    """The ends of an axis, widened if the numbers on it may differ only by rounding.
 
     Args:
       low: the lower end.
       high: the upper end.
-      least: the least that an axis shows, as a share of the size of its numbers.
-      reach: how far the ends are moved apart where it would show less, as a share of that size too.
+      least: the smallest length of an axis, as a share of the size of its numbers.
+      reach: the distance by which each end of a shorter axis moves, as a share of that size.
 
     >>> widen_axis(2.0, 3.0), widen_axis(50.0, 50.0)
     ((2.0, 3.0), (47.5, 52.5))
@@ -189,14 +187,17 @@ BOUND_AXIS = 1e-4, 5e-5
 
 
 def _column(records: list[dict[str, Any]], name: str) -> np.ndarray:
-    """The numbers of this name that can be drawn: the square of each must be finite too."""
+    """The numbers of this name; NaN for a number that cannot be drawn, because its square must be
+    finite too."""
     values = [record.get(name) for record in records]
-    return np.array(
-        [math.nan if value is None or abs(value) > 1e150 else value for value in values], float
-    )
+    is_drawable = lambda value: value is not None and abs(value) <= 1e150
+    return np.array([value if is_drawable(value) else math.nan for value in values], float)
 
 
 def _plain(value: Any) -> Any:
-    """A value in JSON's own types."""
-    value = value.item() if hasattr(value, "item") else value
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    """A value as a type of JSON."""
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,5 +1,5 @@
-"""Scores with standard errors: of held-out documents and observations, of topics; differences; a
-baseline."""
+"""Scores with standard errors: of held-out documents and observations, and of topics; differences
+of scores; a baseline."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Score(NamedTuple):
 
     Attributes:
       mean: total log probability over total tokens.
-      standard_error: standard error over documents as drawn at random (ratio estimator); inf for a
+      standard_error: standard error over documents as random draws (ratio estimator); inf for a
           single document.
-      log_probs: log probability of each document that was scored, nats.
-      num_tokens: tokens of each of them that were scored.
-      rows: the row of each of them in the corpus.
-      num_skipped: documents too short to be scored.
-      units: the name of one document and of one token, as it is printed.
+      log_probs: log probability of each scored document, nats.
+      num_tokens: number of scored tokens of each scored document.
+      rows: row of each scored document in the corpus.
+      num_skipped: number of documents that are too short.
+      units: the words for one document and for one token, for printing.
 
     >>> print(Score.of([-8.0, -30.0], [2, 8], num_skipped=1))
     -3.800 ± 0.080 nats per word (2 documents, 10 words; 1 too short)
@@ -54,16 +54,19 @@ class Score(NamedTuple):
     def of(
         cls, log_probs, num_tokens, rows=None, num_skipped: int = 0, units=("document", "word")
     ) -> Score:
-        """The score of documents from the log probability and the number of scored tokens of
-        each."""
-        log_probs, num_tokens = np.asarray(log_probs, np.float64), np.asarray(num_tokens, np.int64)
-        rows = np.arange(len(log_probs)) if rows is None else np.asarray(rows)
+        """The score of documents from the log probability and the number of scored tokens of each
+        document."""
+        log_probs = np.asarray(log_probs, np.float64)
+        num_tokens = np.asarray(num_tokens, np.int64)
+        if rows is None:
+            rows = np.arange(len(log_probs))
+        rows = np.asarray(rows)
         mean, standard_error = ratio_estimate(log_probs, num_tokens)
         return cls(mean, standard_error, log_probs, num_tokens, rows, num_skipped, tuple(units))
 
     @property
     def parts(self) -> tuple[np.ndarray, np.ndarray]:
-        """The log probability of each document, and its scored tokens."""
+        """The log probability and the number of scored tokens of each document."""
         return self.log_probs, self.num_tokens
 
     @property
@@ -79,8 +82,8 @@ class Score(NamedTuple):
 
 
 class Coherence(NamedTuple):
-    """Coherence of topics: their mean with its standard error over topics (inf for a single one),
-    and that of each."""
+    """Coherence of topics: the mean with its standard error over topics (inf for a single topic),
+    and the coherence of each topic."""
 
     mean: float
     standard_error: float
@@ -88,7 +91,7 @@ class Coherence(NamedTuple):
 
     @classmethod
     def of(cls, per_topic) -> Coherence:
-        """The mean of values per topic, with its standard error."""
+        """The coherence from one value for each topic."""
         per_topic = np.asarray(per_topic, np.float64)
         return cls(*ratio_estimate(per_topic, np.ones(len(per_topic))), per_topic)
 
@@ -99,8 +102,7 @@ class Coherence(NamedTuple):
 def ratio_estimate(
     totals: Float[np.ndarray, " n"], sizes: Float[np.ndarray, " n"]
 ) -> tuple[float, float]:
-    """sum(totals) / sum(sizes) and its standard error when the pairs are independent draws
-    (linearised ratio)."""
+    """sum(totals) / sum(sizes) and its standard error for independent pairs (linearised ratio)."""
     mean = totals.sum() / sizes.sum()
     if len(totals) < 2:
         return float(mean), float("inf")
@@ -119,56 +121,53 @@ class Agreement(NamedTuple):
 
 def nmi(labels: Sequence[Any], found: Sequence[Any]) -> Agreement:
     """The normalised mutual information of two labellings: their mutual information over the mean
-    of their entropies; 1 where either says the other, about 0 where they are independent. More
-    groups agree a little more by chance.
+    of their entropies; 1 if each determines the other, about 0 if they are independent. The more
+    groups, the more they agree by chance.
 
     Args:
-      labels: the label of each row, of any kind, as a column of the data has it.
+      labels: the label of each row, of any type, such as a column of the data.
       found: the number of the topic or component of each row.
 
     Raises:
-      ValueError: the two are not of the same rows.
+      ValueError: the two do not have the same rows.
 
     Source: Manning, Raghavan and Schuetze 2008, Introduction to Information Retrieval, eq. 16.2.
-    The error is that of the mean of the pointwise terms.
+    The standard error is that of the mean of the pointwise terms.
 
     >>> print(f"{nmi(['a', 'a', 'b', 'b'], [1, 1, 0, 0]).mean:.2f} {nmi(['a', 'a', 'b', 'b'], [1, 0, 1, 0]).mean:.2f}")
     1.00 0.00
     """
     if len(labels) != len(found) or not len(labels):
-        raise fail(
-            "found",
-            f"{len(labels):,} rows, as labels have, at least one",
-            f"{len(found):,}",
-            "pass both in order",
-        )
+        expected = f"{len(labels):,} rows, as labels have, at least one"
+        raise fail("found", expected, f"{len(found):,}", "pass both in order")
     require_one_index({"labels": labels, "found": found})
     rows, columns = (
         np.unique(np.asarray(x).astype(str), return_inverse=True)[1] for x in (labels, found)
     )
     table = np.zeros((rows.max() + 1, columns.max() + 1))
     np.add.at(table, (rows, columns), 1 / len(rows))
-    of_rows, of_columns = table.sum(1), table.sum(0)
-    terms = np.log(table[rows, columns] / (of_rows[rows] * of_columns[columns]))
-    entropy = 0.5 * float(special.entr(of_rows).sum() + special.entr(of_columns).sum())
+    row_shares, column_shares = table.sum(1), table.sum(0)
+    terms = np.log(table[rows, columns] / (row_shares[rows] * column_shares[columns]))
+    entropy = 0.5 * float(special.entr(row_shares).sum() + special.entr(column_shares).sum())
     if entropy == 0:  # one group each
         return Agreement(1.0, 0.0)
-    return Agreement(float(terms.mean()) / entropy, float(terms.std()) / len(rows) ** 0.5 / entropy)
+    error = float(terms.std()) / len(rows) ** 0.5
+    return Agreement(float(terms.mean()) / entropy, error / entropy)
 
 
 class HasParts(Protocol):
-    """A score with its parts."""
+    """A score with the parts of its ratio."""
 
     @property
     def parts(self) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-        """The log probability of each document (row, sequence), and its number of words (rows,
-        steps)."""
+        """The log probability of each document (or row or sequence), and its number of words (or
+        rows or steps)."""
         ...
 
 
 class Difference(NamedTuple):
-    """The advantage of a first score over a second one: the mean difference, in nats per word (row,
-    step), and its standard error over the documents (rows, sequences) that both share."""
+    """The advantage of a first score over a second one: the mean difference in nats per word (or
+    row or step), and its standard error over their common documents (or rows or sequences)."""
 
     mean: float
     standard_error: float
@@ -177,27 +176,25 @@ class Difference(NamedTuple):
 def paired_difference(first: HasParts, second: HasParts) -> Difference:
     """The difference of two scores of the same documents or rows, with its standard error.
 
-    The error comes from the differences document by document; it is much smaller than the errors of
-    the scores where both find the same documents hard.
+    The error comes from the differences document by document; if both find the same documents hard,
+    it is much smaller than the errors of the scores.
 
     Raises:
-      ValueError: the scores are not of the same documents or rows.
+      ValueError: the scores do not have the same documents or rows.
 
     >>> from vijax.evaluate import HeldOut
-    >>> one, two = (HeldOut.of(np.array(x)) for x in ([-1.0, -5.0, -9.0], [-1.1, -5.2, -9.3]))
-    >>> [f"{x:.3f}" for x in (one.standard_error, *paired_difference(one, two))]
+    >>> a, b = (HeldOut.of(np.array(x)) for x in ([-1.0, -5.0, -9.0], [-1.1, -5.2, -9.3]))
+    >>> [f"{x:.3f}" for x in (a.standard_error, *paired_difference(a, b))]
     ['2.309', '0.200', '0.058']
     """
-    (totals, sizes), (others, other_sizes) = first.parts, second.parts
-    if not np.array_equal(sizes, other_sizes):
-        got = (
-            f"{len(sizes):,} of {np.sum(sizes):,.0f} in all and {len(other_sizes):,} of "
-            f"{np.sum(other_sizes):,.0f}"
-        )
-        raise fail(
-            "scores", "two of the same documents or rows", got, "score both on the same data"
-        )
-    return Difference(*ratio_estimate(totals - others, sizes))
+    totals, sizes = first.parts
+    totals2, sizes2 = second.parts
+    if not np.array_equal(sizes, sizes2):
+        parts = [f"{len(x):,} of {np.sum(x):,.0f}" for x in (sizes, sizes2)]
+        actual = f"{parts[0]} in all and {parts[1]}"
+        expected = "two of the same documents or rows"
+        raise fail("scores", expected, actual, "score both on the same data")
+    return Difference(*ratio_estimate(totals - totals2, sizes))
 
 
 def unigram_score(train: Any, test: Any, *, smoothing: float = 0.0) -> Score:
@@ -206,14 +203,14 @@ def unigram_score(train: Any, test: Any, *, smoothing: float = 0.0) -> Score:
 
     Args:
       train: a `Corpus`, or anything `vijax.data.read` accepts.
-      test: the same, over the same vocabulary.
-      smoothing: added to the count of every word.
+      test: like `train`, over the same vocabulary.
+      smoothing: a number added to the count of every word.
 
     Returns:
       A `Score` in nats per word; empty documents are skipped.
 
     Raises:
-      ValueError: another vocabulary, or without smoothing a test word unseen in training.
+      ValueError: another vocabulary, or a test word unseen in training without smoothing.
 
     >>> from vijax.data import Corpus
     >>> print(unigram_score(Corpus.from_counts([[3, 1]]), Corpus.from_counts([[1, 1], [2, 0]])))
@@ -226,9 +223,9 @@ def unigram_score(train: Any, test: Any, *, smoothing: float = 0.0) -> Score:
     counts = train.word_counts() + smoothing
     unseen = np.flatnonzero((counts == 0) & (test.word_counts() > 0))
     if len(unseen):
-        got = f"word {unseen[0]}, unseen in training ({len(unseen)} such)"
+        example = f"word {unseen[0]}, unseen in training ({len(unseen)} such)"
         remedy = "drop them by vijax.data.select_words, or smooth"
-        raise fail("test", "words of the training documents only", got, remedy)
+        raise fail("test", "words of the training documents only", example, remedy)
     with np.errstate(divide="ignore"):
         log_probs = np.log(counts) - np.log(counts.sum())
     documents = np.repeat(np.arange(test.num_documents), test.lengths)
@@ -245,8 +242,8 @@ def npmi(topics: Any, documents: Any, *, num_words: int = 10) -> Coherence:
         NPMI(v, w) = log(p(v, w) / (p(v) p(w))) / -log p(v, w)
 
     with p the fraction of the documents in which a word, or both words, occur. It is 1 for words
-    that occur together only (and, by convention, for two that occur in every document), 0 for
-    independent ones, and -1 for words that never occur together.
+    that only occur together (by convention also for two that occur in every document), 0 for
+    independent words, and -1 for words that never occur together.
 
     Args:
       topics: probabilities of words by topic, shape (K, V), rows summing to one.
@@ -269,20 +266,16 @@ def npmi(topics: Any, documents: Any, *, num_words: int = 10) -> Coherence:
     require_integers(2, num_words=num_words)
     vocab_size = topics.shape[1]
     if num_words > vocab_size:
-        raise fail(
-            "num_words",
-            f"at most {vocab_size}, the vocabulary",
-            str(num_words),
-            f"pass num_words={vocab_size}",
-        )
+        expected = f"at most {vocab_size}, the vocabulary"
+        raise fail("num_words", expected, str(num_words), f"pass num_words={vocab_size}")
     corpus = as_corpus(documents, vocab_size)
     leading = np.argsort(-np.asarray(topics), axis=1, kind="stable")[:, :num_words]
     return Coherence.of(_mean_npmi(documents_with(corpus, leading) / corpus.num_documents))
 
 
 def documents_with(corpus: Corpus, leading: Int[np.ndarray, "K n"]) -> Int[np.ndarray, "K n n"]:
-    """The number of documents in which pairs of leading words of each topic occur; on the diagonal,
-    single words."""
+    """The number of documents in which each pair of leading words of a topic occurs; on the
+    diagonal, each word."""
     words, place = np.unique(leading, return_inverse=True)
     occurs = select_words(corpus, words).to_scipy()
     occurs.data = np.ones_like(occurs.data)
@@ -292,8 +285,8 @@ def documents_with(corpus: Corpus, leading: Int[np.ndarray, "K n"]) -> Int[np.nd
 
 
 def _mean_npmi(joint: Float[np.ndarray, "K n n"]) -> Float[np.ndarray, " K"]:
-    """Mean over pairs of words, from the frequencies of pairs (and of single words, on the
-    diagonal)."""
+    """Mean NPMI over pairs of words, from the frequencies of pairs, and of single words on the
+    diagonal."""
     single = np.diagonal(joint, axis1=1, axis2=2)
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.log(joint / (single[:, :, None] * single[:, None, :])) / -np.log(joint)
@@ -304,7 +297,7 @@ def _mean_npmi(joint: Float[np.ndarray, "K n n"]) -> Float[np.ndarray, " K"]:
 
 class HeldOut(NamedTuple):
     """Log predictive density of held-out observations, nats per observation: the mean with its
-    standard error (inf for a single observation), and the log density of each."""
+    standard error (inf for a single observation), and the density of each observation."""
 
     mean: float
     standard_error: float
@@ -312,9 +305,11 @@ class HeldOut(NamedTuple):
 
     @classmethod
     def of(cls, log_densities: Float[np.ndarray, " N"]) -> HeldOut:
-        """Mean and standard error of the densities of N observations."""
+        """The score from the log densities of N observations."""
         n = len(log_densities)
-        error = float(log_densities.std(ddof=1) / np.sqrt(n)) if n > 1 else float("inf")
+        error = float("inf")
+        if n > 1:
+            error = float(log_densities.std(ddof=1) / np.sqrt(n))
         return cls(float(log_densities.mean()), error, log_densities)
 
     @property
@@ -324,10 +319,8 @@ class HeldOut(NamedTuple):
 
     def __str__(self) -> str:
         count = len(self.log_densities)
-        return (
-            f"{self.mean:.3f} ± {self.standard_error:.3f} nats per observation ({count} "
-            "observations)"
-        )
+        score = f"{self.mean:.3f} ± {self.standard_error:.3f} nats per observation"
+        return f"{score} ({count} observations)"
 
 
 def log_predictive_density(
@@ -341,8 +334,8 @@ def log_predictive_density(
 
     Args:
       emission: a `vijax.models.emission.Emission`.
-      components: q of the components' parameters, or a `Point`; a sequence of these where some are
-          of another kind.
+      components: q of the components' parameters, or a `Point`; a sequence of these if they differ
+          in type.
       weights: expected weights.
       data: observations, (N, D).
       plug_in: p(y | E_q[component k]) instead of E_q[p(y | component k)], as in eq. 36 of Blei,
@@ -350,31 +343,33 @@ def log_predictive_density(
     """
     emission.check(data)
     with enable_x64(True):
-        parts = (components,) if isinstance(components, Family | Point) else tuple(components)
-        parts, weights, data = jax.tree.map(
-            lambda x: np.asarray(x, np.float64), (parts, weights, data)
-        )
-        predictive = _plug_in if plug_in else _predictive
-        densities = np.asarray(_mixed(predictive, emission, parts, weights, data))
+        if isinstance(components, Family | Point):
+            components = (components,)
+        as_float64 = lambda x: np.asarray(x, np.float64)
+        parts, weights, data = jax.tree.map(as_float64, (tuple(components), weights, data))
+        predictive = _point_densities if plug_in else _predictive_densities
+        densities = np.asarray(_mixture_densities(predictive, emission, parts, weights, data))
     return HeldOut.of(densities)
 
 
 @functools.partial(
-    once_jit, work=lambda *given: count_numbers(given[-1]) * given[-2].size, static_argnums=(0, 1)
+    once_jit, work=lambda *args: count_numbers(args[-1]) * args[-2].size, static_argnums=(0, 1)
 )
-def _mixed(
+def _mixture_densities(
     predictive: Any, emission: Any, parts: tuple[Family | Point, ...], weights: Array, data: Array
 ) -> Float[Array, " N"]:
     return jax.nn.logsumexp(jnp.log(weights)[None] + predictive(emission, parts, data), axis=-1)
 
 
-def _predictive(
+def _predictive_densities(
     emission: Any, parts: tuple[Family | Point, ...], data: Array
 ) -> Float[Array, "N K"]:
     return jax.vmap(lambda y: jnp.concatenate([emission.log_predictive(q, y) for q in parts]))(data)
 
 
-def _plug_in(emission: Any, parts: tuple[Family | Point, ...], data: Array) -> Float[Array, "N K"]:
+def _point_densities(
+    emission: Any, parts: tuple[Family | Point, ...], data: Array
+) -> Float[Array, "N K"]:
     plain = emission.scored_as or emission
     stats = [q.stats(q.mean()) for q in parts]
     return jax.vmap(lambda y: jnp.concatenate([plain.log_likelihood(s, y) for s in stats]))(data)

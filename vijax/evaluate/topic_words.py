@@ -1,5 +1,5 @@
-"""Words of topics for readers: frequent and exclusive ones, and how exclusive and coherent the
-leading words are."""
+"""Words of topics for readers: frequent and exclusive words, and the exclusivity and coherence of
+the leading words."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from vijax.evaluate.tokens import as_corpus, check_topics
 
 
 def frex(topics: Any, weight: float = 0.5) -> Float[np.ndarray, "K V"]:
-    """Scores from 0 to 1, high for words both frequent and exclusive in a topic: the harmonic mean
-    of ranks by beta_kv and by beta_kv / sum_j beta_jv, each as a share of the words (Bischof and
-    Airoldi 2012, section 2.3).
+    """Scores from 0 to 1, high for words that are both frequent and exclusive in a topic: the
+    harmonic mean of the ranks by beta_kv and by beta_kv / sum_j beta_jv, each as a share of the
+    words (Bischof and Airoldi 2012, section 2.3).
 
     Args:
       topics: probabilities of words by topic, (K, V).
@@ -28,15 +28,18 @@ def frex(topics: Any, weight: float = 0.5) -> Float[np.ndarray, "K V"]:
     """
     require(0 <= weight <= 1, "weight", "from 0 to 1", weight)
     topics = np.asarray(check_topics(topics), np.float64)
-    share = lambda x: (
-        np.array([np.searchsorted(np.sort(row), row, "right") for row in x]) / x.shape[1]
-    )
     exclusive = topics / np.maximum(topics.sum(0, keepdims=True), 1e-300)
-    return 1.0 / (weight / share(exclusive) + (1.0 - weight) / share(topics))
+    return 1.0 / (weight / _rank_shares(exclusive) + (1.0 - weight) / _rank_shares(topics))
+
+
+def _rank_shares(x: Float[np.ndarray, "K V"]) -> Float[np.ndarray, "K V"]:
+    """The share of the entries of its row that are at most each entry."""
+    ranks = np.array([np.searchsorted(np.sort(row), row, "right") for row in x])
+    return ranks / x.shape[1]
 
 
 def exclusivity(topics: Any, *, num_words: int = 10, weight: float = 0.7) -> Coherence:
-    """Mean FREX of the most probable words of each topic: high where other topics lack them.
+    """Mean FREX of the most probable words of each topic; high if other topics lack these words.
 
     >>> exclusivity(np.array([[0.5, 0.3, 0.2], [0.5, 0.1, 0.4]]), num_words=2).per_topic.round(2).tolist()
     [0.81, 0.81]
@@ -46,9 +49,9 @@ def exclusivity(topics: Any, *, num_words: int = 10, weight: float = 0.7) -> Coh
 
 
 def semantic_coherence(topics: Any, documents: Any, *, num_words: int = 10) -> Coherence:
-    """Mean of log (D(v, w) + 1) / D(w) over pairs of the most probable words of each topic, w more
-    probable than v and D the number of documents with a word or both: near 0 where they occur
-    together (Mimno et al. 2011, eq. 1, there the sum).
+    """Mean of log (D(v, w) + 1) / D(w) over pairs of the most probable words of each topic, with w
+    more probable than v, and D the number of documents with a word or both. It is near 0 for words
+    that occur together. Mimno et al. 2011, eq. 1, is the sum.
 
     >>> from vijax.data import Corpus
     >>> topics = np.array([[0.4, 0.4, 0.1, 0.1], [0.1, 0.4, 0.4, 0.1]])
@@ -57,19 +60,18 @@ def semantic_coherence(topics: Any, documents: Any, *, num_words: int = 10) -> C
     [0.405, -0.693]
     """
     leading = _leading(topics, num_words)
-    together = documents_with(as_corpus(documents, np.shape(topics)[1]), leading)
-    alone = np.maximum(np.diagonal(together, axis1=1, axis2=2), 1)
+    pair_counts = documents_with(as_corpus(documents, np.shape(topics)[1]), leading)
+    word_counts = np.maximum(np.diagonal(pair_counts, axis1=1, axis2=2), 1)
     first, second = np.triu_indices(leading.shape[1], k=1)
-    return Coherence.of(np.log((together[:, first, second] + 1) / alone[:, first]).mean(1))
+    terms = np.log((pair_counts[:, first, second] + 1) / word_counts[:, first])
+    return Coherence.of(terms.mean(1))
 
 
 def _leading(topics: Any, num_words: int) -> np.ndarray:
+    """The most probable words of each topic."""
     require_integers(2, num_words=num_words)
     topics = np.asarray(check_topics(topics))
-    require(
-        num_words <= topics.shape[1],
-        "num_words",
-        f"at most {topics.shape[1]}, the vocabulary",
-        num_words,
-    )
+    vocab_size = topics.shape[1]
+    expected = f"at most {vocab_size}, the vocabulary"
+    require(num_words <= vocab_size, "num_words", expected, num_words)
     return np.argsort(-topics, axis=1, kind="stable")[:, :num_words]

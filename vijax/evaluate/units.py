@@ -1,5 +1,5 @@
-"""The unit of a held-out score, as its own text says it: nats per word, row or step, or a measure
-of rankings."""
+"""The unit of a held-out score, as in its text: nats per word, row or step, or a measure of
+rankings."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ _NUMBERS = re.compile(r"^\S+(?: ± \S+)? ")
 def read_unit(score: str) -> str:
     """The words of a score, without its numbers and its parenthesis.
 
-    >>> read_unit("-1.0 ± 0.1 nats per row (20 rows)"), read_unit("0.333 ± 0.043 NDCG@20, recall@20 0.400 (6 users)")
-    ('nats per row', 'NDCG@20')
+    >>> read_unit("-1.0 ± 0.1 nats per row (20 rows)")
+    'nats per row'
+    >>> read_unit("0.333 ± 0.043 NDCG@20, recall@20 0.400 (6 users)")
+    'NDCG@20'
     """
     return _NUMBERS.sub("", score).partition(" (")[0].partition(",")[0]
 
 
 def is_ranking(unit: str) -> bool:
-    """True for a measure of rankings, which is no log probability."""
+    """True for a measure of rankings, which is not a log probability."""
     return unit.startswith("NDCG")
 
 
 def name_measure(unit: str) -> str:
-    """The measure that a unit is of, in words.
+    """The name of the measure with this unit.
 
     >>> name_measure("nats per word"), name_measure("NDCG@20")
     ('Document completion, nats per word', 'Ranking of hidden items, NDCG@20')
