@@ -9,7 +9,7 @@ from scipy import optimize, stats
 
 import vijax as vi
 from vijax.models.regressions.measure import GUESS, WORTH, place_of_columns
-from vijax.predict.predictive import observed
+from vijax.predict.predictive import observed_data
 
 RNG = np.random.default_rng(0)
 KEY = jax.random.key(0)
@@ -119,7 +119,7 @@ def test_draws_at_sites_and_what_they_are_compared_with_are_in_units_of_y():
     data = fit.alg.spec.model.data
     draws = np.asarray(fit.predictive(KEY, 200, data))
     np.testing.assert_allclose(draws.mean(axis=0), fit.predict(X)[0], atol=8.0)
-    np.testing.assert_allclose(observed(fit, data), y, rtol=1e-5)
+    np.testing.assert_allclose(observed_data(fit, data), y, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

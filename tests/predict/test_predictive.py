@@ -468,6 +468,6 @@ def test_many_draws_at_once_and_in_parts_are_the_same(monkeypatch):
     whole = fit.predictive(KEY(1), 7, 2)
     monkeypatch.setattr(predictive, "AT_ONCE", 6)  # three draws of two numbers at a time
     monkeypatch.setattr(
-        predictive, "kept", lambda owner, what, program: program(weakref.ref(owner))
+        predictive, "cached_program", lambda owner, what, program: program(weakref.ref(owner))
     )
     np.testing.assert_allclose(whole, fit.predictive(KEY(1), 7, 2), rtol=1e-6)

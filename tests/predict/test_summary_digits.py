@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from vijax.numerals import count_digits, format_number
-from vijax.predict.summary import of_draws
+from vijax.predict.summary import summarise_draws
 
 
 def cells(draws):
     """The numbers of the one row."""
-    return repr(of_draws({"x": draws}, 0.9)).splitlines()[1].split()[1:]
+    return repr(summarise_draws({"x": draws}, 0.9)).splitlines()[1].split()[1:]
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ def test_an_interval_can_be_read_back(place, sd):
     """Mean, low and high differ by what they differ, to a tenth of the deviation; four digits
     printed one number."""
     draws = place + sd * np.linspace(-2, 2, 401)
-    found = of_draws({"x": draws}, 0.9)
+    found = summarise_draws({"x": draws}, 0.9)
     mean, spread, low, high = map(float, cells(draws))
     for shown, exact in (
         (mean, found.mean[0]),

@@ -120,13 +120,15 @@ def predictive_check(
     0.0
     """
     from vijax.data.schema.named_columns import in_order_of
-    from vijax.predict.predictive import drawn, observed
+    from vijax.predict.predictive import draw_data, observed_data
 
     require(callable(statistic), "statistic", "a function of the data", type(statistic).__name__)
     data = in_order_of(fit.columns, data)
-    seen = observed(fit, data)
+    seen = observed_data(fit, data)
     reads = num_arguments(statistic) > 1
-    pairs = drawn(fit, key, num_draws, data, groups, _Compared(snapshot(statistic), reads), seen)
+    pairs = draw_data(
+        fit, key, num_draws, data, groups, _Compared(snapshot(statistic), reads), seen
+    )
     replicated, here = jax.tree.map(np.asarray, pairs)
     found = here if reads else here[0]
     for what, numbers in (("the data", found), ("replicated data", replicated)):

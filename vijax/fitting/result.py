@@ -26,7 +26,7 @@ from vijax.inference.compose import Algorithm
 from vijax.inference.state import State, bad_variables
 from vijax.predict import predictive
 from vijax.predict import summary as summaries
-from vijax.predict.questions import inferred, inferred_of_documents, locals_of, shares_of
+from vijax.predict.questions import infer, infer_documents, read_locals, read_shares
 from vijax.xla import keys
 
 
@@ -200,13 +200,13 @@ class Fit(NamedTuple):
         check_key(key, "It is the first argument: fit.sample(key, num_draws).")
         require_integers(num_draws=num_draws)
         key_globals, key_estep, key_locals = keys.split_many(key, 3)
-        draws = predictive.of_globals(
+        draws = predictive.draw_globals(
             self.alg.spec, self.state.hyper, self.posterior, key_globals, num_draws
         )
         if locals_of is None:
             return draws
         local_q = self.locals(locals_of, key=key_estep)
-        return draws | predictive.of_locals(local_q, key_locals, num_draws)
+        return draws | predictive.draw_locals(local_q, key_locals, num_draws)
 
     def summary(
         self, *, level: float = 0.9, num_draws: int | None = None, key: PRNGKeyArray | None = None
@@ -236,7 +236,7 @@ class Fit(NamedTuple):
             draw = jax.eval_shape(lambda key: self.sample(key, 1), key)
             num_draws = summaries.usual_draws(sum(x.size for x in jax.tree.leaves(draw)))
         require_integers(2, num_draws=num_draws)
-        return summaries.of_draws(self.sample(key, num_draws), level)
+        return summaries.summarise_draws(self.sample(key, num_draws), level)
 
     def predictive(
         self,
@@ -278,7 +278,7 @@ class Fit(NamedTuple):
         (100, 7, 1)
         """
         like = in_order_of(self.columns, like, "like")
-        return predictive.drawn(self, key, num_draws, like, groups)
+        return predictive.draw_data(self, key, num_draws, like, groups)
 
     def forecast(self, key: PRNGKeyArray, num_draws: int, data: Any, num_steps: int) -> PyTree:
         """Draws of the next observations of sequences, from their predictive distribution.
@@ -452,8 +452,8 @@ class Fit(NamedTuple):
         expected = f"the {num_words} words of the training vocabulary"
         remedy = "Relabel them with vijax.data.with_vocabulary(corpus, training vocabulary)."
         require(corpus.vocab_size == num_words, "documents", expected, corpus.vocab_size, remedy)
-        return inferred_of_documents(
-            shares_of,
+        return infer_documents(
+            read_shares,
             spec,
             self.state.hyper,
             self.posterior,
@@ -481,9 +481,9 @@ class Fit(NamedTuple):
             raise spec.model.cannot_answer("locals")
         if spec.model.form.documents is not None and not isinstance(data, Documents):
             at = self.state.hyper, self.posterior
-            return inferred_of_documents(locals_of, spec, *at, self.in_words(data), key)
+            return infer_documents(read_locals, spec, *at, self.in_words(data), key)
         batch = Minibatch(cast_data(spec.model, in_order_of(self.columns, data)), None)
-        return inferred(locals_of, spec, self.state.hyper, self.posterior, batch, key)
+        return infer(read_locals, spec, self.state.hyper, self.posterior, batch, key)
 
     def score(self, documents: Any, *, key: PRNGKeyArray) -> Any:
         """Held-out score with its standard error, by the usual measure of the model: document

@@ -14,7 +14,7 @@ from vijax.checks import require, require_integers
 from vijax.contract.model import Model
 from vijax.extras import require_extra
 from vijax.inference.guides import Z
-from vijax.predict.predictive import coordinates, drawn, observed
+from vijax.predict.predictive import draw_coordinates, draw_data, observed_data
 from vijax.verdict.target import Target
 from vijax.xla import keys
 from vijax.xla.compiler import cached_program, quick_jit
@@ -38,7 +38,7 @@ def to_arviz(
     if model.log_density is not None:
         draws, stats = draws_of_density(fit, model, key, num_draws, data)
         if "beside" in model.queries:
-            z = coordinates(fit.posterior[Z], key, num_draws)  # as in `draws_of_density`
+            z = draw_coordinates(fit.posterior[Z], key, num_draws)  # as in `draws_of_density`
             beside = model.queries["beside"](fit, z, keys.fold_in(key, 2))
             draws = draws | beside.values
             axes = {"dims": beside.dims, "coords": beside.coords}
@@ -67,7 +67,7 @@ def to_arviz(
 def replicate(fit: Any, key: PRNGKeyArray, num_draws: int, data: Any) -> tuple[Arrays, Arrays]:
     """Replicated data and the data, by name: "y" where they are one array."""
     flatten = lambda x: _flatten(x if isinstance(x, dict) else {"y": x})
-    return flatten(drawn(fit, key, num_draws, data, "same")), flatten(observed(fit, data))
+    return flatten(draw_data(fit, key, num_draws, data, "same")), flatten(observed_data(fit, data))
 
 
 def load() -> Any:
@@ -85,7 +85,7 @@ def draws_of_density(
     """Draws of the variables, and log p (if it is known) and log q of their free coordinates."""
     q = fit.posterior[Z]
     density = model.log_density
-    z = coordinates(q, key, num_draws)
+    z = draw_coordinates(q, key, num_draws)
     program = cached_program(
         density, "draws for ArviZ", lambda density_ref: quick_jit(_bind(density_ref))
     )

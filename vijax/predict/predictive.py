@@ -20,7 +20,7 @@ from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.contract.queries import Generative, is_size, is_sizes
 from vijax.families import Family, Product
 from vijax.inference.spec import Spec
-from vijax.predict.questions import inferred, inferred_of_documents
+from vijax.predict.questions import infer, infer_documents
 from vijax.xla import keys
 from vijax.xla.compiler import cached_program, count_numbers, quick_jit, step_jit
 from vijax.xla.memory import total_memory
@@ -39,7 +39,7 @@ def whole(data: PyTree, values: dict[str, Any], given: None) -> PyTree:
     return data
 
 
-def of_globals(
+def draw_globals(
     spec: Spec, hyper: Hyper, posterior: Product, key: PRNGKeyArray, num_draws: int
 ) -> dict[str, Any]:
     """Values of the globals by name, draws leading; of points the same value each time."""
@@ -48,14 +48,14 @@ def of_globals(
         key, jax.core.Tracer
     )  # within a program of the caller's, which has one precision
     if getattr(getattr(spec.model.free, "derived", None), "in_float64", False) and not is_traced:
-        return _of_globals_in_float64(spec.model, num_draws, points, hyper, posterior, key)
+        return _draw_wide_globals(spec.model, num_draws, points, hyper, posterior, key)
     make = lambda of: quick_jit(
         lambda *given: _shown(of(), _values(of(), *given)), static_argnums=(0, 1)
     )
     return cached_program(spec.model, "draws", make)(num_draws, points, hyper, posterior, key)
 
 
-def _of_globals_in_float64(
+def _draw_wide_globals(
     model: Model,
     num_draws: int,
     points: tuple[str, ...],
@@ -82,7 +82,7 @@ def _in_float64(values: PyTree) -> PyTree:
     return jax.tree.map(wide, values)
 
 
-def coordinates(q: Family, key: PRNGKeyArray, num_draws: int) -> Any:
+def draw_coordinates(q: Family, key: PRNGKeyArray, num_draws: int) -> Any:
     """Draws of a guide's coordinates, (num_draws, D)."""
     return _coordinates(q, key, num_draws)
 
@@ -92,7 +92,7 @@ def _coordinates(q: Family, key: PRNGKeyArray, num_draws: int) -> Any:
     return q.sample(key, (num_draws,))
 
 
-def of_locals(factors: PyTree, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
+def draw_locals(factors: PyTree, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
     """Values of each local by name: draws leading, then groups. Raises ValueError: they are no
     families by name."""
     if not isinstance(factors, dict) or not all(isinstance(q, Family) for q in factors.values()):
@@ -105,7 +105,7 @@ def of_locals(factors: PyTree, key: PRNGKeyArray, num_draws: int) -> dict[str, A
     return {name: q.sample(keys[name], (num_draws,)) for name, q in factors.items()}
 
 
-def drawn(
+def draw_data(
     fit: Any,
     key: PRNGKeyArray,
     num_draws: int,
@@ -149,10 +149,10 @@ def forecast(fit: Any, key: PRNGKeyArray, num_draws: int, data: Any, num_steps: 
         data,
         "See vijax.models.pad.",
     )
-    return drawn(fit, key, num_draws, data, "same", ahead=num_steps)
+    return draw_data(fit, key, num_draws, data, "same", ahead=num_steps)
 
 
-def observed(fit: Any, data: Any) -> PyTree:
+def observed_data(fit: Any, data: Any) -> PyTree:
     """Data in the form of draws, to compare draws with."""
     model = fit.alg.spec.model
     how, data = model.answer("predictive"), _read(fit, data)
@@ -249,10 +249,10 @@ def _found(fit: Any, how: Generative, like: Any, key: PRNGKeyArray) -> Any:
     if spec.model.form.documents is not None:
         from vijax.data import read
 
-        found = inferred_of_documents(_families, spec, state.hyper, fit.posterior, read(like), key)
+        found = infer_documents(_families, spec, state.hyper, fit.posterior, read(like), key)
         return jax.tree.map(jnp.asarray, found)
     require(not isinstance(like, int | np.integer), "like", 'data, for groups="same"', like)
-    return inferred(_families, spec, state.hyper, fit.posterior, Minibatch(like, None), key)
+    return infer(_families, spec, state.hyper, fit.posterior, Minibatch(like, None), key)
 
 
 def _families(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> Any:

@@ -29,7 +29,7 @@ FEW = 1 << 16
 compiled: of the correlated topic model, whose E-step is the dearest, 400 documents of 80 words."""
 
 
-def inferred(
+def infer(
     read: Reading,
     spec: Spec,
     hyper: Hyper,
@@ -54,14 +54,14 @@ def inferred(
         return compiled(infer, static_argnums=(0, 1, 2))
 
     compiled = quick_jit if (size or count_numbers(batch)) < FEW else step_jit
-    read = SharesBy(spec.model.answer("transform")) if read is shares_of else read
-    is_general = read in (locals_of, bounds_of) or isinstance(read, SharesBy)
+    read = SharesBy(spec.model.answer("transform")) if read is read_shares else read
+    is_general = read in (read_locals, read_bounds) or isinstance(read, SharesBy)
     model = general(spec.model) if is_general else spec.model  # others ask it something
     found = cached_program(model, ("inferred", compiled), bind)
     return found(read, spec.estimand, spec.estep, hyper, posterior, batch, key)
 
 
-def inferred_of_documents(
+def infer_documents(
     read: Reading,
     spec: Spec,
     hyper: Hyper,
@@ -80,7 +80,7 @@ def inferred_of_documents(
     for batch, order in document_batches(corpus, batch_size):
         # One key for all batches, so that no answer depends on the batch in which its document
         # comes.
-        found = inferred(read, spec, hyper, posterior, batch, key, max(size, count_numbers(batch)))
+        found = infer(read, spec, hyper, posterior, batch, key, max(size, count_numbers(batch)))
         parts += jax.tree.map(np.asarray, found)
         rows.append(order)
         if progress is not None:
@@ -89,12 +89,12 @@ def inferred_of_documents(
     return jax.tree.map(lambda *x: in_order(np.concatenate(x), places), *parts)
 
 
-def locals_of(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> PyTree:
+def read_locals(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> PyTree:
     """The optimised locals."""
     return said.local
 
 
-def bounds_of(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> PyTree:
+def read_bounds(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> PyTree:
     """The groups' bounds."""
     return said.per_group
 
@@ -113,6 +113,6 @@ class SharesBy:
         return [self.answer(stats, local, key) for local in said.local]
 
 
-def shares_of(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> list[Array]:
+def read_shares(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> list[Array]:
     """Expected topic shares of documents, one array for each length bucket."""
     return SharesBy(model.answer("transform"))(model, stats, said, key)

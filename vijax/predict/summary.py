@@ -95,10 +95,10 @@ def usual_draws(size: int) -> int:
     return int(np.clip(NUMBERS // max(size, 1), 256, 4000))
 
 
-def of_draws(draws: Mapping[str, Any], level: float) -> Summary:
+def summarise_draws(draws: Mapping[str, Any], level: float) -> Summary:
     """Summarises draws by name, which lead the axes.
 
-    >>> of_draws({"x": np.arange(5.0), "y": np.zeros((5, 2))}, 0.5)
+    >>> summarise_draws({"x": np.arange(5.0), "y": np.zeros((5, 2))}, 0.5)
           mean     sd  25 %  75 %
     x        2  1.581     1     3
     y[0]     0      0     0     0

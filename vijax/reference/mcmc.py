@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from vijax.checks import require_integers, require_positive
 from vijax.contract.model import Model
 from vijax.extras import require_extra
-from vijax.reference.walk import groups_of, walk_of
+from vijax.reference.walk import free_walk, read_groups
 from vijax.xla.lapack import guard_lapack
 
 
@@ -150,7 +150,7 @@ def _run(
     """Runs all chains, side by side in one program."""
     require_integers(num_samples=num_samples, chains=chains)
     key_start, key_noise, key = jax.random.split(key, 3)
-    walk = walk_of(model, groups_of(model, data), sampled, key_start)
+    walk = free_walk(model, read_groups(model, data), sampled, key_start)
 
     @jax.jit
     @guard_lapack

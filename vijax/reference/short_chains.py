@@ -17,7 +17,7 @@ from vijax.checks import require, require_integers
 from vijax.contract.model import Hyper, Model
 from vijax.extras import require_extra
 from vijax.fitting.result import Fit
-from vijax.reference.walk import groups_of, walk_of
+from vijax.reference.walk import free_walk, read_groups
 from vijax.xla.compiler import cached_program, step_jit
 
 LEAPS = 5
@@ -156,7 +156,7 @@ def short_chains(
         remedy,
     )
     key_draws, key_tried, key_walk, key_start = jax.random.split(key, 4)
-    draws, groups = fit.posterior.sample(key_draws, (num_chains,)), groups_of(spec.model, data)
+    draws, groups = fit.posterior.sample(key_draws, (num_chains,)), read_groups(spec.model, data)
     program = cached_program(spec.model, "short chains", lambda model: step_jit(_bind(model)))
     walked = lambda key, size, count: program(hyper, groups, key_start, draws, key, size, count)
     *values, acceptance = walked(
@@ -183,7 +183,7 @@ def _bind(
         count: Array,
     ) -> tuple[dict[str, PyTree], dict[str, PyTree], Float[Array, ""]]:
         model: Any = of()
-        walk = walk_of(model, groups, (), key_start, hyper)
+        walk = free_walk(model, groups, (), key_start, hyper)
         starts = jax.vmap(walk.free)(draws)
         ends, acceptance = _chains(walk.density, _covariance(starts), key, starts, size, count)
         before, after = (jax.vmap(lambda x: walk.values(x)[0])(x) for x in (starts, ends))

@@ -40,14 +40,14 @@ class Walk(NamedTuple):
     spread: float  # and the spread of starts about it
 
 
-def groups_of(model: Model, data: PyTree) -> PyTree:
+def read_groups(model: Model, data: PyTree) -> PyTree:
     """Checks data, and returns them as `walk_of` takes them."""
     if model.log_density is not None:
         return all_groups(data, model)
     return jax.tree.map(jnp.asarray, cast_data(model, data))
 
 
-def walk_of(
+def free_walk(
     model: Model,
     data: PyTree,
     sampled: Sequence[str],

@@ -21,7 +21,7 @@ from vijax.inference.expectation import vector_monte_carlo
 from vijax.inference.spec import Spec
 from vijax.models.documents.ctm import ctm
 from vijax.models.documents.lda import lda
-from vijax.predict.questions import bounds_of, shares_of
+from vijax.predict.questions import read_bounds, read_shares
 from vijax.sklearn.parts.bags import (
     BagLoader,
     InBatches,
@@ -75,7 +75,7 @@ class TopicEstimator(InBatches):
         given = self._as_given(X, "transform", reset=False)
         X = in_least_precision(given)
         with precision_of(X):
-            shares = self._per_document(X, shares_of).astype(type_of_answers(given))
+            shares = self._per_document(X, read_shares).astype(type_of_answers(given))
         return (
             shares
             if normalize
@@ -103,7 +103,7 @@ class TopicEstimator(InBatches):
 
     def _bound(self, X: Any) -> float:
         with precision_of(X):
-            return float(self._per_document(X, bounds_of).sum(dtype=np.float64))
+            return float(self._per_document(X, read_bounds).sum(dtype=np.float64))
 
     def _in_passes(self, alg: Algorithm, X: Any, loader: BagLoader) -> None:
         """Runs `max_iter` passes, and looks at the perplexity of the data at regular intervals."""
@@ -269,7 +269,7 @@ class CorrelatedTopicModel(TopicEstimator):
 
     def _spec_for(self, read: Any) -> Spec:
         spec = super()._spec_for(read)
-        return spec._replace(estep=OF_SHARES) if read is shares_of else spec
+        return spec._replace(estep=OF_SHARES) if read is read_shares else spec
 
     def _describe(self) -> None:
         found = self.fit_.estimates

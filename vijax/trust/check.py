@@ -23,10 +23,10 @@ from vijax.fitting.restarts import EqualStartsWarning
 from vijax.fitting.result import Fit
 from vijax.fitting.status import FAILED, Status
 from vijax.inference.guides import Z
-from vijax.predict.predictive import observed
+from vijax.predict.predictive import observed_data
 from vijax.reference.log_joint import log_joint
 from vijax.reference.short_chains import short_chains
-from vijax.reference.walk import groups_of, walk_of
+from vijax.reference.walk import free_walk, read_groups
 from vijax.response.linear_response import linear_response
 from vijax.verdict import limits
 from vijax.verdict.psis import in_words, psis
@@ -339,7 +339,7 @@ def _check_weights(fit: Fit, data: Any, key: PRNGKeyArray) -> Check:
     program = cached_program(
         model, "weighed draws", lambda model_ref: step_jit(_bind(model_ref), static_argnums=0)
     )
-    groups = groups_of(model, data)
+    groups = read_groups(model, data)
     values, log_p, log_q = program(count, fit.state.hyper, fit.posterior, groups, key)
     log_p = np.asarray(log_p)
     ratios = np.asarray(log_p, np.float64) - np.asarray(log_q, np.float64)
@@ -381,7 +381,7 @@ def _bind(model_ref: weakref.ref[Any]) -> Callable[..., Any]:
             densities = lambda value: (joint(value, {}), q.log_prob(value))
             return values, *jax.lax.map(densities, values, batch_size=64)
         z = q[Z].sample(key, (count,))
-        density = walk_of(model, groups, (), key, hyper).density
+        density = free_walk(model, groups, (), key, hyper).density
         log_q = q[Z].log_prob(z)
         log_q = log_q if log_q.ndim == 1 else jnp.sum(log_q, -1)
         log_q = log_q - jax.vmap(lambda z: model.log_density.log_volume(hyper, z))(z)
@@ -475,7 +475,7 @@ def _statistics(y: PyTree) -> Array:
 
 
 def _check_predictions(fit: Fit, data: Any, key: PRNGKeyArray) -> Check:
-    observations = observed(fit, data)
+    observations = observed_data(fit, data)
     size = sum(np.size(x) for x in jax.tree.leaves(observations))
     expected = f"{NUMBERS // REPLICATES:,} numbers or fewer, for a minute"
     remedy = "vijax.evaluate.predictive_check with fewer draws takes longer."

@@ -17,7 +17,7 @@ from vijax.data.tables.table import Table
 from vijax.evaluate.score import ratio_estimate
 from vijax.families.base import as_array
 from vijax.fitting.result import Fit
-from vijax.predict.questions import bounds_of, inferred
+from vijax.predict.questions import infer, read_bounds
 
 BLOCK = 16_384
 """Rows per block."""
@@ -212,5 +212,5 @@ def bounds(fit: Fit, data: PyTree, key: Any) -> Float[np.ndarray, " groups"]:
     """Bounds on the log densities of held-out groups: locals are inferred, the globals fixed."""
     spec = fit.alg.spec
     batch = Minibatch(jax.tree.map(as_array, data), None)
-    per_group = inferred(bounds_of, spec, fit.state.hyper, fit.posterior, batch, key)
+    per_group = infer(read_bounds, spec, fit.state.hyper, fit.posterior, batch, key)
     return np.asarray(per_group, np.float64)

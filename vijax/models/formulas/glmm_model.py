@@ -36,8 +36,8 @@ from vijax.models.formulas.nearby import NearMode
 from vijax.models.formulas.priors import Prior
 from vijax.models.formulas.unmodelled import check_responses
 from vijax.models.formulas.weighted import row_copies
-from vijax.predict.predictive import coordinates
-from vijax.predict.summary import Summary, of_draws
+from vijax.predict.predictive import draw_coordinates
+from vijax.predict.summary import Summary, summarise_draws
 from vijax.xla import keys
 from vijax.xla.compiler import cached_program, quick_jit
 from vijax.xla.precision import matching_precision
@@ -147,7 +147,9 @@ class Glmm(Model):
             "one of another formula or table",
             "Make the model of its table.",
         )
-        return self._to_draws(fit, coordinates(fit.posterior[Z], key_q, num_draws), key_effects)
+        return self._to_draws(
+            fit, draw_coordinates(fit.posterior[Z], key_q, num_draws), key_effects
+        )
 
     @_use_precision_of_fit
     def group_effects(self, fit: Any, z: Any, key: PRNGKeyArray) -> GroupEffects:
@@ -362,7 +364,7 @@ class Glmm(Model):
         by_name = make(self, self.draws(fit, key, num_draws))
         expected = "columns beside the intercept (to be standardised, of numbers)"
         require(bool(by_name), "formula", expected, repr(self.design.formula))
-        return of_draws(by_name, level)
+        return summarise_draws(by_name, level)
 
     @_use_precision_of_fit
     def log_lik(

@@ -24,7 +24,7 @@ from vijax.contract.queries import Generative, answers
 from vijax.families import Product
 from vijax.inference.estep.networks import Structured
 from vijax.models.networks.structured_parts import Parts
-from vijax.predict.questions import bounds_of, inferred
+from vijax.predict.questions import infer, read_bounds
 from vijax.xla.compiler import cached_program, step_jit
 from vijax.xla.content_keys import distinct_row_keys
 
@@ -69,8 +69,8 @@ class BetweenNetworks(Model):
             estep = dataclasses.replace(estep, objective=importance_weighted())
         batch = Minibatch(cast_data(self, data), None)
         return np.asarray(
-            inferred(
-                bounds_of, spec._replace(estep=estep), fit.state.hyper, fit.posterior, batch, key
+            infer(
+                read_bounds, spec._replace(estep=estep), fit.state.hyper, fit.posterior, batch, key
             )
         )
 

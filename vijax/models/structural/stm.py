@@ -62,7 +62,7 @@ from vijax.models.structural.completion import completed
 from vijax.models.structural.covariates import Covariates, check_index, check_rows, one_sided
 from vijax.models.structural.doubts import notes_on
 from vijax.models.structural.group_words import by_group
-from vijax.predict.questions import inferred_of_documents
+from vijax.predict.questions import infer_documents
 from vijax.topics.anchors import AnchorTopics, anchor_words
 from vijax.topics.summary import typical_rows
 from vijax.xla.by_value import cache_by_value, pickle_as_call
@@ -246,9 +246,7 @@ class Stm(Model):
     ) -> Float[np.ndarray, "docs S K"]:
         """Draws of the shares of documents from q(z_d)."""
         read = _Draws(number + number % 2)
-        drawn = inferred_of_documents(
-            read, fit.alg.spec, fit.state.hyper, fit.posterior, corpus, key
-        )
+        drawn = infer_documents(read, fit.alg.spec, fit.state.hyper, fit.posterior, corpus, key)
         return np.asarray(drawn)[:, :number]
 
     def _draws_of_chain(
@@ -262,7 +260,7 @@ class Stm(Model):
         """Draws of the shares of the documents of training from a chain that begins at a draw of q,
         and the share of its proposals that were accepted."""
         key_sites, key_start, key_chain = jax.random.split(key, 3)
-        sites = inferred_of_documents(
+        sites = infer_documents(
             _sites, fit.alg.spec, fit.state.hyper, fit.posterior, self.data, key_sites
         )
         logits = fit.alg.spec.estimand.choice("logits").point(fit.posterior["logits"])

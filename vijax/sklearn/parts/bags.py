@@ -26,7 +26,7 @@ from vijax.fitting.fit import fit
 from vijax.inference.compose import Algorithm
 from vijax.inference.spec import Spec
 from vijax.inference.step_size import robbins_monro
-from vijax.predict.questions import inferred
+from vijax.predict.questions import infer
 from vijax.sklearn.parts.base import Transformer, cast, estimator, key_of, precision_of
 from vijax.sklearn.parts.inputs import validated
 from vijax.xla import keys
@@ -180,7 +180,7 @@ class OfBags(Transformer):
         results, rows = [], []
         bags: Any = Bags.of(X, covariates)
         for batch, order in document_batches(bags, AT_A_TIME):
-            found = inferred(read, spec, state.hyper, posterior, batch, jax.random.key(0), X.size)
+            found = infer(read, spec, state.hyper, posterior, batch, jax.random.key(0), X.size)
             results.append(np.concatenate([np.asarray(x) for x in found]))
             rows.append(order)
         return in_order(np.concatenate(results), np.concatenate(rows))
