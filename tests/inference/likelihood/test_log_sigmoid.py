@@ -42,7 +42,7 @@ def test_every_moment_has_its_digits_also_where_it_is_tiny(single, rtol):
     """At m = 30, v = 1e-8, say, E l' is 9e-14."""
     with jax.enable_x64(not single):
         m, v = jnp.asarray(GRID.T, jnp.float32 if single else jnp.float64)
-        got = jax.jit(jax.vmap(log_sigmoid.of_log_sigmoid))(m, v)
+        got = jax.jit(jax.vmap(log_sigmoid.log_sigmoid_moments))(m, v)
     assert got.value.dtype == (jnp.float32 if single else jnp.float64)
     np.testing.assert_allclose(np.stack(got, 1), truth(single), rtol=rtol)
     assert np.min(np.abs(truth(single))) < 1e-12
@@ -64,7 +64,7 @@ def test_derivatives_are_the_moments_and_go_on():
     """Bonnet and Price, to the third order, beside the same derivatives by central differences."""
     with jax.enable_x64(True):
         m, v, h = np.float64(0.7), np.float64(1.3), 1e-4
-        f = jax.jit(log_sigmoid.of_log_sigmoid)
+        f = jax.jit(log_sigmoid.log_sigmoid_moments)
         value = lambda m, v: f(m, v).value
         dm, dv = jax.jit(jax.grad(value, (0, 1)))(m, v)
         third = jax.jit(jax.grad(lambda m: f(m, v).curvature))(m)

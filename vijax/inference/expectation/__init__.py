@@ -1,7 +1,7 @@
 """E_{N(m, v)}[log p(y | z)] with its derivatives in m and v: exact, by quadrature, by Monte Carlo,
-or bounded.
+or a bound.
 
-They are of one predictor and one observation. The laws p(y | z) themselves are in `likelihood`.
+Each is for one predictor and one observation. The laws p(y | z) themselves are in `likelihood`.
 """
 
 from vijax.inference.expectation.scalar import Expectation as Expectation

@@ -1,9 +1,9 @@
-"""Expectations E_{N(m, v)}[log p(y | z)] of a likelihood of one predictor: a function (likelihood,
+"""Expectations E_{N(m, v)}[log p(y | z)] of a likelihood of one predictor: functions (likelihood,
 y, m, v, key) -> `Moments`, elementwise over sites.
 
 By Bonnet's and Price's theorems the derivatives of E_{N(m, v)}[l(z)] are dE/dm = E[l'] and dE/dv =
-E[l'']/2, so that an estimate of (E l, E l', E l'') is an estimate of the bound and of its gradient
-in the mean parameters (Khan et al. 2016, section 3.2)."""
+E[l'']/2. So an estimate of (E l, E l', E l'') is an estimate of the bound and of its gradient in
+the mean parameters (Khan et al. 2016, section 3.2)."""
 
 from __future__ import annotations
 
@@ -38,44 +38,43 @@ def derivatives(log_lik: LogLik, y: Any, z: Float[Array, ""]) -> tuple[Array, Ar
 
 
 REACH, RINGS = 9.0, 6
-"""The range in standard deviations (the mass beyond nine is 2e-19), and break points on each side
-of a kink."""
+"""The range in standard deviations (the mass beyond nine is 2e-19), and the number of break points
+on each side of a kink."""
 
 
 @cache_by_value
 def quadrature(num_nodes: int = 16) -> Expectation:
-    """Composite Gauss-Legendre quadrature, refined at the likelihood's kinks: accurate for any
+    """Composite Gauss-Legendre quadrature, refined at the kinks of the likelihood: accurate for any
     variance.
 
     The line is cut, in units of the standard deviation, at
 
         -9, -6, ..., 9     so that the Gaussian factor is smooth on every piece, and at
-        c, c +- w r^k      around every kink c of width w, up to a distance of 9 standard deviations,
+        c, c +- w r^k      around every kink c of width w, up to a distance of 9.
 
-    so that on each piece the nearest singularity of l is about as far as the piece is long, and
-    Gauss-Legendre quadrature converges geometrically on all of them, uniformly in m, v, c and w.
+    So on each piece the nearest singularity of l is about as far away as the piece is long, and
+    Gauss-Legendre quadrature converges geometrically on all pieces, uniformly in m, v, c and w.
 
-    While no standard deviation exceeds w, 81 equidistant nodes (in float32 39) serve as well, if l
-    is analytic nearer to the line than that; which of the two is taken is decided for all sites
-    together, at each call.
+    If no standard deviation exceeds w, and l is analytic within that distance of the line, 81
+    equidistant nodes (39 in float32) are as good. Each call chooses one rule for all sites.
 
-    Relative error below 1e-9 in float64 for variances from 1e-6 to 1e6. This holds for
-    log-likelihoods that grow at most polynomially; with exponential growth, e^z, the mass lies
-    beyond nine standard deviations when v is large.
+    The relative error is below 1e-9 in float64 for variances from 1e-6 to 1e6, for log-likelihoods
+    that grow at most polynomially. With exponential growth, e^z, the mass lies beyond nine standard
+    deviations when v is large.
 
     Args:
       num_nodes: nodes on each of 6 + 13 J pieces, for J kinks.
 
     >>> from vijax.inference.likelihood import bernoulli_logit
-    >>> one = lambda x: jnp.array([x])
-    >>> moments = quadrature()(bernoulli_logit(), one(1), one(0.0), one(1e5), None)
+    >>> y, m, v = (jnp.array([x]) for x in (1, 0.0, 1e5))
+    >>> moments = quadrature()(bernoulli_logit(), y, m, v, None)
     >>> round(float(moments.value[0]), 2)
     -126.16
     """
     require_integers(2, num_nodes=num_nodes)
 
-    composite = _at_nodes(functools.partial(nodes, num_nodes=num_nodes))
-    few = _at_nodes(_equidistant)
+    composite = _quadrature_rule(functools.partial(nodes, num_nodes=num_nodes))
+    few = _quadrature_rule(_equidistant)
 
     def estimate(
         likelihood: Likelihood, y: Any, m: Array, v: Array, key: PRNGKeyArray | None
@@ -95,7 +94,7 @@ def quadrature(num_nodes: int = 16) -> Expectation:
 
 @cache_by_value
 def exact(num_nodes: int = 16) -> Expectation:
-    """The likelihood's closed form where it has one, else `quadrature`: the default."""
+    """The closed form of the likelihood if it has one, else `quadrature`: the default."""
     fallback = quadrature(num_nodes)
 
     def estimate(
@@ -111,32 +110,33 @@ def exact(num_nodes: int = 16) -> Expectation:
 
 @cache_by_value
 def gauss_hermite(num_nodes: int = 20) -> Expectation:
-    """Gauss-Hermite quadrature: cheap, and accurate only while the standard deviation is not large
+    """Gauss-Hermite quadrature: cheap, and accurate only if the standard deviation is not large
     compared with the length over which the likelihood bends."""
     x, weight = np.polynomial.hermite_e.hermegauss(num_nodes)
     weight = weight / weight.sum()
 
-    place = lambda _, y, m, v: (
-        m + jnp.sqrt(v) * jnp.asarray(x, m.dtype),
-        jnp.asarray(weight, m.dtype),
-    )
-    return _at_nodes(place)
+    def place(_: Likelihood, y: Any, m: Array, v: Array) -> tuple[Array, Array]:
+        return m + jnp.sqrt(v) * jnp.asarray(x, m.dtype), jnp.asarray(weight, m.dtype)
+
+    return _quadrature_rule(place)
 
 
-def _at_nodes(place: Callable[[Likelihood, Any, Array, Array], tuple[Array, Array]]) -> Expectation:
-    """Moments by quadrature, with the nodes and weights that `place` gives for one site."""
+def _quadrature_rule(
+    place: Callable[[Likelihood, Any, Array, Array], tuple[Array, Array]],
+) -> Expectation:
+    """Quadrature with the nodes and weights that `place` returns for one site."""
 
     def estimate(
         likelihood: Likelihood, y: Any, m: Array, v: Array, key: PRNGKeyArray | None
     ) -> Moments:
         likelihood = as_likelihood(likelihood)
 
-        def one(y: Any, m: Array, v: Array) -> Moments:
+        def integrate(y: Any, m: Array, v: Array) -> Moments:
             z, weight = place(likelihood, y, m, v)
-            three = jax.vmap(lambda x: derivatives(likelihood.log_prob, y, x))(z)
-            return Moments(*(jnp.sum(weight * x) for x in three))
+            values = jax.vmap(lambda x: derivatives(likelihood.log_prob, y, x))(z)
+            return Moments(*(jnp.sum(weight * x) for x in values))
 
-        return jax.vmap(one)(y, m, v)
+        return jax.vmap(integrate)(y, m, v)
 
     return estimate
 
@@ -149,43 +149,46 @@ def expect(
     v: Float[Array, " sites"],
     num_nodes: int = 16,
 ) -> Float[Array, " sites"]:
-    """E_{N(m, v)}[function(y, z)] site by site, for a function that bends where the likelihood
-    does.
+    """E_{N(m, v)}[function(y, z)] for each site, for a function that bends where the likelihood
+    bends.
 
     >>> from vijax.inference.likelihood import bernoulli_logit
-    >>> up = expect(lambda y, z: jax.nn.sigmoid(z), bernoulli_logit(), jnp.ones(1), jnp.zeros(1), jnp.full(1, 4.0))
+    >>> y, m, v = jnp.ones(1), jnp.zeros(1), jnp.full(1, 4.0)
+    >>> up = expect(lambda y, z: jax.nn.sigmoid(z), bernoulli_logit(), y, m, v)
     >>> round(float(up[0]), 4)
     0.5
     """
 
-    def one(y: Any, m: Array, v: Array) -> Array:
+    def integrate(y: Any, m: Array, v: Array) -> Array:
         z, weight = nodes(likelihood, y, m, v, num_nodes)
         return jnp.sum(weight * jax.vmap(lambda x: function(y, x))(z))
 
-    return jax.vmap(one)(y, m, v)
+    return jax.vmap(integrate)(y, m, v)
 
 
 def nodes(
     likelihood: Likelihood, y: Any, m: Array, v: Array, num_nodes: int
 ) -> tuple[Array, Array]:
-    """Nodes and weights for one site. They are in standard units throughout, so that a small
-    variance at a large mean loses no digits; the nodes are constants, z = m + sqrt(v) x is not."""
+    """Nodes and weights for one site. They are computed in standard units, so a small variance at a
+    large mean loses no digits. The nodes x are constants, z = m + sqrt(v) x is not."""
     t, w = np.polynomial.legendre.leggauss(num_nodes)
-    scale = jnp.sqrt(v + jnp.finfo(v.dtype).tiny)  # a predictor may have no variance at all
-    edges = jax.lax.stop_gradient(
-        _breaks((likelihood.kinks(y) - m) / scale, likelihood.width / scale)
-    )
-    middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * (edges[1:] - edges[:-1])
+    scale = jnp.sqrt(v + jnp.finfo(v.dtype).tiny)  # a predictor may have zero variance
+    edges = _breaks((likelihood.kinks(y) - m) / scale, likelihood.width / scale)
+    edges = jax.lax.stop_gradient(edges)
+    middle = 0.5 * (edges[1:] + edges[:-1])
+    half = 0.5 * (edges[1:] - edges[:-1])
     x = (middle[:, None] + half[:, None] * jnp.asarray(t, scale.dtype)[None]).ravel()
     weight = (half[:, None] * jnp.asarray(w, scale.dtype)[None]).ravel() * jnp.exp(-0.5 * x**2)
     return m + scale * x, weight / jnp.sum(weight)
 
 
 def _equidistant(likelihood: Likelihood, y: Any, m: Array, v: Array) -> tuple[Array, Array]:
-    """Nodes m + s h k and weights of the trapezoidal rule. With no singularity nearer than a
-    standard deviation it is in error by about 2 exp(1/2 - 2 pi / h): 1e-12 of the integrand in
-    float64, 3e-8 in float32."""
-    step, reach = (0.22, REACH) if m.dtype == jnp.float64 else (0.34, 6.5)
+    """Nodes m + s h k and weights of the trapezoidal rule. If no singularity is nearer than a
+    standard deviation, its error is about 2 exp(1/2 - 2 pi / h): 1e-12 of the integrand in float64,
+    3e-8 in float32."""
+    step, reach = 0.34, 6.5
+    if m.dtype == jnp.float64:
+        step, reach = 0.22, REACH
     x = step * np.arange(-int(reach / step), int(reach / step) + 1)
     weight = np.exp(-0.5 * x**2)
     scale = jnp.sqrt(v + jnp.finfo(v.dtype).tiny)
@@ -193,64 +196,64 @@ def _equidistant(likelihood: Likelihood, y: Any, m: Array, v: Array) -> tuple[Ar
 
 
 def _breaks(kinks: Float[Array, " kinks"], width: Array) -> Float[Array, " breaks"]:
-    """Sorted break points in [-9, 9]; pieces of zero length, weighing nothing, where kinks lie
-    outside."""
+    """Sorted break points in [-9, 9]. Kinks outside give pieces of zero length and weight."""
     ratio = jnp.maximum(REACH / width, 1.0) ** (1.0 / (RINGS - 1))
     rings = width * ratio ** jnp.arange(RINGS, dtype=width.dtype)
     around = kinks[:, None] + jnp.concatenate([-rings, jnp.zeros(1, width.dtype), rings])[None]
     fixed = jnp.asarray(np.linspace(-REACH, REACH, 7), width.dtype)
-    return jnp.sort(
-        jnp.concatenate([fixed, jnp.clip(around.ravel(), -REACH, REACH).astype(width.dtype)])
-    )
+    near_kinks = jnp.clip(around.ravel(), -REACH, REACH).astype(width.dtype)
+    return jnp.sort(jnp.concatenate([fixed, near_kinks]))
 
 
 Rule = Callable[[Array, Array, Array, Array, Array], Moments]
-"""(noise, sd, l, l', l'') -> the moments of one site; noise and l are of shape (draws,), sd is a
-number."""
+"""(noise, sd, l, l', l'') -> moments of one site; sd is a number, the others have shape (draws,)."""
 
 
 class MonteCarlo(Function):
-    """An expectation by draws: its objective is noisy (`vijax.inference.spec.Spec.draws`)."""
+    """An expectation by draws. Its objective is noisy (`vijax.inference.spec.Spec.draws`)."""
 
 
 @cache_by_value
 def bonnet_price(num_samples: int = 100) -> Expectation:
     """E l', E l'' as averages of l', l'' over draws: the least noise; needs two derivatives."""
-    return _sampled(
-        num_samples, lambda noise, sd, f, df, ddf: Moments(jnp.mean(f), jnp.mean(df), jnp.mean(ddf))
-    )
+
+    def rule(noise: Array, sd: Array, f: Array, df: Array, ddf: Array) -> Moments:
+        return Moments(jnp.mean(f), jnp.mean(df), jnp.mean(ddf))
+
+    return _monte_carlo(num_samples, rule)
 
 
 @cache_by_value
 def reparameterised(num_samples: int = 100) -> Expectation:
-    """E l'' as the average of l'(m + sd e) e / sd: needs one derivative. Its curvature may have
+    """E l'' as the average of l'(m + sd e) e / sd: needs one derivative. The curvature may have
     either sign."""
-    return _sampled(
-        num_samples,
-        lambda e, sd, f, df, ddf: Moments(jnp.mean(f), jnp.mean(df), jnp.mean(df * e) / sd),
-    )
+
+    def rule(noise: Array, sd: Array, f: Array, df: Array, ddf: Array) -> Moments:
+        return Moments(jnp.mean(f), jnp.mean(df), jnp.mean(df * noise) / sd)
+
+    return _monte_carlo(num_samples, rule)
 
 
 @cache_by_value
 def score_function(num_samples: int = 1000) -> Expectation:
-    """E l', E l'' as averages of (l - b) e / sd and (l - b)(e^2 - 1) / v, b the mean of the *other*
-    draws: needs no derivative, and has the most noise.
+    """E l', E l'' as averages of (l - b) e / sd and (l - b)(e^2 - 1) / v, with b the mean of the
+    *other* draws: needs no derivative, and has the most noise.
 
     Raises:
-      ValueError: fewer than two draws, which leave no others.
+      ValueError: fewer than two draws, so that there are no others.
     """
     require_integers(2, num_samples=num_samples)
 
     def rule(noise: Array, sd: Array, f: Array, df: Array, ddf: Array) -> Moments:
         centred = (f - jnp.mean(f)) * num_samples / (num_samples - 1)
-        return Moments(
-            jnp.mean(f), jnp.mean(centred * noise) / sd, jnp.mean(centred * (noise**2 - 1)) / sd**2
-        )
+        slope = jnp.mean(centred * noise) / sd
+        return Moments(jnp.mean(f), slope, jnp.mean(centred * (noise**2 - 1)) / sd**2)
 
-    return _sampled(num_samples, rule)
+    return _monte_carlo(num_samples, rule)
 
 
-def _sampled(num_samples: int, rule: Rule) -> Expectation:
+def _monte_carlo(num_samples: int, rule: Rule) -> Expectation:
+    """The expectation by draws with this rule."""
     require_integers(num_samples=num_samples)
 
     def estimate(
@@ -261,12 +264,12 @@ def _sampled(num_samples: int, rule: Rule) -> Expectation:
         log_lik = as_likelihood(likelihood).log_prob
         noise = jax.random.normal(key, (*jnp.shape(m), num_samples), jnp.result_type(m))
 
-        def one(y: Any, m: Array, v: Array, noise: Array) -> Moments:
+        def average(y: Any, m: Array, v: Array, noise: Array) -> Moments:
             sd = jnp.sqrt(v + jnp.finfo(v.dtype).tiny)
-            three = jax.vmap(lambda e: derivatives(log_lik, y, m + sd * e))(noise)
-            return rule(noise, sd, *three)
+            values = jax.vmap(lambda e: derivatives(log_lik, y, m + sd * e))(noise)
+            return rule(noise, sd, *values)
 
-        return jax.vmap(one)(y, m, v, noise)
+        return jax.vmap(average)(y, m, v, noise)
 
     return MonteCarlo(estimate)
 
@@ -276,7 +279,8 @@ def jaakkola_jordan() -> Expectation:
     """The quadratic bound of Jaakkola and Jordan (2000) on the logistic likelihood (Blei,
     Kucukelbir and McAuliffe 2017, section 5.3): steps of size 1 are coordinate ascent.
 
-        log sigma(y z) >= log sigma(xi) + (y z - xi)/2 - lambda(xi)(z^2 - xi^2),   lambda(xi) = tanh(xi/2) / (4 xi)
+        log sigma(y z) >= log sigma(xi) + (y z - xi)/2 - lambda(xi)(z^2 - xi^2),
+        lambda(xi) = tanh(xi/2) / (4 xi)
 
     It is tight at z = +-xi. Its expectation under N(m, v) is greatest at xi^2 = m^2 + v, where the
     last term vanishes.

@@ -1,7 +1,7 @@
-"""Likelihoods p(y | z) of one observation given a scalar predictor; a function log_lik(y, z) of
-your own is one too.
+"""Likelihoods p(y | z) of one observation given a scalar predictor. Your own function log_lik(y, z)
+is a likelihood too.
 
-They know one row. Expectations under q are in `expectation`; models of predictors in
+They are about one row. Expectations under q are in `expectation`; models of predictors in
 `vijax.models.regressions`."""
 
 from vijax.inference.likelihood.base import Likelihood as Likelihood

@@ -17,13 +17,12 @@ from vijax.families.base import as_float
 from vijax.families.numeric.log_factorial import deviance, log_factorial_gap
 from vijax.families.numeric.logistic import log_sigmoid
 from vijax.inference.likelihood.base import Likelihood, Moments, support
-from vijax.inference.likelihood.log_sigmoid import of_log_sigmoid
+from vijax.inference.likelihood.log_sigmoid import log_sigmoid_moments
 from vijax.inference.likelihood.normal_tail import log_ndtr
 from vijax.xla.by_value import cache_by_value
 
 FAR = 1e30
-"""Predictors further out count as if they were here, where each class but one is as good as
-impossible."""
+"""Largest predictor: further out, every class but one is as good as impossible."""
 
 
 @cache_by_value
@@ -35,7 +34,7 @@ def bernoulli_logit() -> Likelihood:
     """
 
     def closed_form(y: Any, m: Array, v: Array) -> Moments:
-        value, slope, curvature = of_log_sigmoid(y * m, v)
+        value, slope, curvature = log_sigmoid_moments(y * m, v)
         return Moments(value, y * slope, curvature)
 
     return Likelihood(
@@ -44,7 +43,7 @@ def bernoulli_logit() -> Likelihood:
         analytic=True,
         log_concave=True,
         closed_form=closed_form,
-        density=lambda y, m, v: of_log_sigmoid(-y * m, v).slope,
+        density=lambda y, m, v: log_sigmoid_moments(-y * m, v).slope,
         check=_labels("bernoulli_logit"),
         mean=jax.nn.sigmoid,
         sample=lambda key, z: _signs(z + jax.random.logistic(key, z.shape, z.dtype)),
@@ -70,12 +69,12 @@ def noisy_labels(flip: Any, clean: Likelihood | None = None) -> Likelihood:
     """Labels y, each wrong with an unknown probability e: p(y | z, e) = (1 - e) p(y | z) + e p(-y |
     z).
 
-    This serves a posterior of e beside the one of z (`others` of `vijax.models.gp` and `glm`). A
-    local variable says which labels are wrong; its q(t | z) is found exactly, so that the bound is
+    It is for a posterior of e beside that of z (`others` of `vijax.models.gp` and `glm`). A local
+    variable t marks wrong labels; its q(t | z) is exact, so the bound is
 
-        E_z[log sum_t exp(E log p(t | e) + log p(t y | z))]  <=  E[log p(y | z, e)],
+        E_z[log sum_t exp(E log p(t | e) + log p(t y | z))]  <=  E[log p(y | z, e)].
 
-    and its gradient in (log e, log(1 - e)) the expected number of wrong and of right labels: the
+    Its gradient in (log e, log(1 - e)) is the expected number of wrong and of right labels: the
     message of a Beta.
 
     Args:
@@ -94,7 +93,7 @@ def noisy_labels(flip: Any, clean: Likelihood | None = None) -> Likelihood:
         return jnp.logaddexp(flip.log1m + clean.log_prob(y, z), flip.log + clean.log_prob(-y, z))
 
     def kinks(y: Any) -> Float[Array, " kinks"]:
-        """The bends: at 0, and where a wrong label becomes as likely as a right one."""
+        """The bends: 0, and the points where a wrong label is as likely as a right one."""
         turn = jnp.abs(flip.log1m - flip.log)
         return jnp.concatenate([clean.kinks(y), jnp.stack([-turn, turn])])
 
@@ -121,16 +120,15 @@ def _signs(z: Array) -> Array:
 
 
 def _labels(name: str) -> Callable[[Any], None]:
-    return support(
-        name, "labels -1 or +1 (2*y - 1 makes them of 0 and 1)", lambda y: (y == 1) | (y == -1)
-    )
+    expected = "labels -1 or +1 (2*y - 1 makes them of 0 and 1)"
+    return support(name, expected, lambda y: (y == 1) | (y == -1))
 
 
 @cache_by_value
 def ordinal_logit(cutpoints: Any) -> Likelihood:
     """p(y | z) = sigma(c_{y+1} - z) - sigma(c_y - z), with c_0 = -inf and c_C = inf.
 
-    Computed as log sigma(b - z) + log sigma(z - a) + log(1 - e^(a-b)), in which nothing cancels.
+    It is computed as log sigma(b - z) + log sigma(z - a) + log(1 - e^(a-b)), without cancellation.
 
     Args:
       cutpoints: increasing, shape (C - 1,).
@@ -140,9 +138,8 @@ def ordinal_logit(cutpoints: Any) -> Likelihood:
     [0.269, 0.462, 0.269]
     """
     inner = as_float(cutpoints)
-    require(
-        inner.ndim == 1 and inner.size > 0, "cutpoints", "a vector of at least one number", inner
-    )
+    is_vector = inner.ndim == 1 and inner.size > 0
+    require(is_vector, "cutpoints", "a vector of at least one number", inner)
     require(jnp.diff(inner) > 0, "cutpoints", "increasing numbers", inner)
     num_classes = inner.size + 1
 
@@ -151,35 +148,33 @@ def ordinal_logit(cutpoints: Any) -> Likelihood:
         return inner[jnp.clip(k - 1, 0, num_classes - 2)], inner[jnp.clip(k, 0, num_classes - 2)]
 
     def parts(y: Any) -> tuple[Array, Array, Array]:
-        """True where there is an edge below, where there is one above; and log(1 - e^(a-b)) where
-        there are both."""
+        """True if the class has a lower edge; True if it has an upper edge; log(1 - e^(a-b)) if it
+        has both, else 0."""
         lower, upper = edges(y)
-        has_lower, has_upper = y != 0, y != num_classes - 1
+        has_lower = y != 0
+        has_upper = y != num_classes - 1
         width = jnp.where(has_lower & has_upper, upper - lower, 1.0)
-        return (
-            has_lower,
-            has_upper,
-            jnp.where(has_lower & has_upper, jnp.log(-jnp.expm1(-width)), 0.0),
-        )
+        log_gap = jnp.where(has_lower & has_upper, jnp.log(-jnp.expm1(-width)), 0.0)
+        return has_lower, has_upper, log_gap
 
     def log_prob(y: Any, z: Array) -> Array:
-        (lower, upper), (has_lower, has_upper, known) = edges(y), parts(y)
+        (lower, upper), (has_lower, has_upper, log_gap) = edges(y), parts(y)
         z = jnp.clip(z, -FAR, FAR)  # 0 times infinity would be NaN
-        return has_lower * log_sigmoid(z - lower) + has_upper * log_sigmoid(upper - z) + known
+        return has_lower * log_sigmoid(z - lower) + has_upper * log_sigmoid(upper - z) + log_gap
 
     def closed_form(y: Any, m: Array, v: Array) -> Moments:
-        (lower, upper), (has_lower, has_upper, known) = edges(y), parts(y)
-        above = [jnp.where(has_lower, x, 0.0) for x in of_log_sigmoid(m - lower.astype(m.dtype), v)]
-        below = [jnp.where(has_upper, x, 0.0) for x in of_log_sigmoid(upper.astype(m.dtype) - m, v)]
-        return Moments(
-            above[0] + below[0] + known.astype(m.dtype), above[1] - below[1], above[2] + below[2]
-        )
+        (lower, upper), (has_lower, has_upper, log_gap) = edges(y), parts(y)
+        lower_moments = log_sigmoid_moments(m - lower.astype(m.dtype), v)
+        value, slope, curvature = (jnp.where(has_lower, x, 0.0) for x in lower_moments)
+        upper_moments = log_sigmoid_moments(upper.astype(m.dtype) - m, v)
+        value2, slope2, curvature2 = (jnp.where(has_upper, x, 0.0) for x in upper_moments)
+        value = value + value2 + log_gap.astype(m.dtype)
+        return Moments(value, slope - slope2, curvature + curvature2)
 
     def sample(key: PRNGKeyArray, z: Array) -> Array:
-        above = (z + jax.random.logistic(key, z.shape, z.dtype))[..., None] > inner[
-            (None,) * z.ndim
-        ]
-        return jnp.sum(above, -1).astype(z.dtype)
+        noisy = z + jax.random.logistic(key, z.shape, z.dtype)
+        is_above = noisy[..., None] > inner[(None,) * z.ndim]
+        return jnp.sum(is_above, -1).astype(z.dtype)
 
     return Likelihood(
         log_prob,
@@ -202,16 +197,16 @@ Slopes = tuple[Float[Array, " draws"], Float[Array, "draws K"]]
 
 @dataclasses.dataclass(frozen=True)
 class VectorLikelihood:
-    """p(y | z) of one observation given a *vector* z: see `vijax.expectation.vector_monte_carlo`
+    """p(y | z) of one observation given a *vector* z, for `vijax.expectation.vector_monte_carlo`
     and `bohning`.
 
     Attributes:
       log_prob: (y, z) -> log p(y | z), z of shape (K,).
       name: its name in messages.
       check: raises ValueError for observations outside the support, naming the first such site.
-      total: y -> W, where log_prob is convex in z apart from -W log sum_k e^{z_k}; else None.
+      total: y -> W, if log_prob is convex in z apart from -W log sum_k e^{z_k}; else None.
       averages: (y, draws of z) -> means over the draws of log_prob, its gradient and its Hessian,
-        where there is a faster way than automatic differentiation at each; else None.
+        if there is a faster way than automatic differentiation at each draw; else None.
       slopes: (y, draws of z) -> log_prob and its gradient at each draw, in the same case.
     """
 
@@ -238,12 +233,11 @@ def softmax(num_categories: int) -> VectorLikelihood:
         counts = jnp.asarray(y, z.dtype)
         total = jnp.sum(counts)
         log_mean = jax.nn.log_softmax(z) + jnp.log(jnp.maximum(total, jnp.finfo(z.dtype).tiny))
-        return log_factorial_gap(total) - jnp.sum(
-            deviance(counts, log_mean) + log_factorial_gap(counts)
-        )
+        terms = deviance(counts, log_mean) + log_factorial_gap(counts)
+        return log_factorial_gap(total) - jnp.sum(terms)
 
-    inside = lambda y: (y >= 0) & (y == np.floor(y)) & (y.shape[-1] == num_categories)
-    check = support("softmax", f"{num_categories} counts 0, 1, 2, ...", inside, num_axes=None)
+    are_counts = lambda y: (y >= 0) & (y == np.floor(y)) & (y.shape[-1] == num_categories)
+    check = support("softmax", f"{num_categories} counts 0, 1, 2, ...", are_counts, num_axes=None)
     return VectorLikelihood(log_prob, "softmax", check, total=jnp.sum)
 
 
@@ -253,7 +247,7 @@ def softmax_mixture() -> VectorLikelihood:
 
     log p(y | z) = sum_n c_n log sum_k rows_nk softmax(z)_k,
 
-    rows_nk being the probability, up to a factor per word, of word n in topic k, positive; c_n = 0
+    rows_nk is the probability of word n in topic k, up to a factor per word, and positive; c_n = 0
     in padding.
 
     >>> rows, counts = jnp.array([[1.0, 0.5]]), jnp.array([2.0])
@@ -263,58 +257,58 @@ def softmax_mixture() -> VectorLikelihood:
 
     def log_prob(y: Any, z: Array) -> Array:
         rows, counts = y
-        mixed = jnp.einsum("nk,k->n", rows, jax.nn.softmax(z), precision="highest")
-        return jnp.einsum(
-            "n,n->", counts, jnp.log(jnp.where(counts > 0, mixed, 1.0)), precision="highest"
-        )
+        p = jnp.einsum("nk,k->n", rows, jax.nn.softmax(z), precision="highest")
+        log_p = jnp.log(jnp.where(counts > 0, p, 1.0))
+        return jnp.einsum("n,n->", counts, log_p, precision="highest")
+
+    are_counts = lambda x: (x >= 0) & np.isfinite(x)
+    are_positive = lambda x: (x > 0) & np.isfinite(x)
 
     def check(y: Any) -> None:
         rows, counts = y
-        support("softmax_mixture", "counts >= 0", lambda x: (x >= 0) & np.isfinite(x), None)(counts)
-        support(
-            "softmax_mixture",
-            "positive word probabilities",
-            lambda x: (x > 0) & np.isfinite(x),
-            None,
-        )(rows)
+        support("softmax_mixture", "counts >= 0", are_counts, None)(counts)
+        support("softmax_mixture", "positive word probabilities", are_positive, None)(rows)
 
-    words = lambda y: jnp.sum(y[1])
+    num_words = lambda y: jnp.sum(y[1])
     return VectorLikelihood(
-        log_prob, "softmax_mixture", check, total=words, averages=_averages, slopes=_slopes
+        log_prob, "softmax_mixture", check, total=num_words, averages=_averages, slopes=_slopes
     )
 
 
-class _Mixed(NamedTuple):
-    """Words of a document at draws of z, the rows of each word divided by its largest."""
+class _WordDraws(NamedTuple):
+    """The words of a document at draws of z, with the rows of each word divided by its maximum."""
 
     rows: Float[Array, "n K"]
-    share: Float[Array, "draws K"]  # no less than 6e-16 in float32, so that no 1 / p^2 overflows
+    share: Float[Array, "draws K"]  # at least 6e-16 in float32, so that no 1 / p^2 overflows
     p: Float[Array, "draws n"]
     value: Float[Array, " draws"]
     slope: Float[Array, "draws K"]
 
 
-def _mixed(y: Any, z: Float[Array, "draws K"]) -> _Mixed:
+def _evaluate_words(y: Any, z: Float[Array, "draws K"]) -> _WordDraws:
     rows, counts = y
     is_word = counts > 0
     scale = jnp.where(is_word, jnp.max(rows, -1), 1.0)
-    rows, share = rows / scale[:, None], jax.nn.softmax(z)
-    mixed = lambda share: jnp.where(
-        is_word[None], jnp.einsum("nk,sk->sn", rows, share, precision="highest"), 1.0
-    )
-    value = jnp.einsum(
-        "sn,n->s", jnp.log(mixed(share)) + jnp.log(scale)[None], counts, precision="highest"
-    )
-    some = jnp.maximum(share, jnp.finfo(z.dtype).tiny ** 0.4)
-    p = mixed(some)
-    of_topic = jnp.einsum("sn,nk->sk", counts[None] / p, rows, precision="highest")
-    return _Mixed(rows, some, p, value, some * of_topic - jnp.sum(counts) * share)
+    rows = rows / scale[:, None]
+    share = jax.nn.softmax(z)
+
+    def mix(share: Array) -> Array:
+        p = jnp.einsum("nk,sk->sn", rows, share, precision="highest")
+        return jnp.where(is_word[None], p, 1.0)
+
+    log_p = jnp.log(mix(share)) + jnp.log(scale)[None]
+    value = jnp.einsum("sn,n->s", log_p, counts, precision="highest")
+    positive = jnp.maximum(share, jnp.finfo(z.dtype).tiny ** 0.4)
+    p = mix(positive)
+    topic_sums = jnp.einsum("sn,nk->sk", counts[None] / p, rows, precision="highest")
+    slope = positive * topic_sums - jnp.sum(counts) * share
+    return _WordDraws(rows, positive, p, value, slope)
 
 
 def _slopes(y: Any, z: Float[Array, "draws K"]) -> Slopes:
     """`softmax_mixture` and its gradient at each draw."""
-    at = _mixed(y, z)
-    return at.value, at.slope
+    draws = _evaluate_words(y, z)
+    return draws.value, draws.slope
 
 
 def _averages(y: Any, z: Float[Array, "draws K"]) -> Averages:
@@ -324,18 +318,19 @@ def _averages(y: Any, z: Float[Array, "draws K"]) -> Averages:
     gradient  sum_n c_n phi_n - W pi
     Hessian   sum_n c_n (diag phi_n - phi_n phi_n') - W (diag pi - pi pi')
 
-    Of phi_n phi_n' = (rows_n rows_n') (pi pi') / p_n^2 the sum over words is a product of draws by
-    words with words by pairs of topics."""
-    at, counts = _mixed(y, z), y[1]
-    rows, some = at.rows, at.share
+    The sum over words of phi_n phi_n' = (rows_n rows_n') (pi pi') / p_n^2 is a product of a matrix
+    (draws, words) and a matrix (words, pairs of topics)."""
+    draws, counts = _evaluate_words(y, z), y[1]
+    rows, positive = draws.rows, draws.share
     i, j = np.triu_indices(z.shape[1])
-    of_pair = jnp.einsum(
-        "sn,np->sp", counts[None] / at.p**2, rows[:, i] * rows[:, j], precision="highest"
-    )
-    pairs = jnp.einsum("sp,sp->p", some[:, i] * some[:, j], of_pair, precision="highest") / len(z)
-    place = np.zeros(2 * z.shape[1:], int)
-    place[i, j] = place[j, i] = np.arange(len(i))
-    second = pairs[place]
-    share, gradient = jax.nn.softmax(z), jnp.mean(at.slope, 0)
-    both = jnp.einsum("sk,sl->kl", share, share, precision="highest") / len(z)
-    return jnp.mean(at.value), gradient, jnp.diag(gradient) - second + jnp.sum(counts) * both
+    row_pairs = rows[:, i] * rows[:, j]
+    pair_sums = jnp.einsum("sn,np->sp", counts[None] / draws.p**2, row_pairs, precision="highest")
+    share_pairs = positive[:, i] * positive[:, j]
+    pairs = jnp.einsum("sp,sp->p", share_pairs, pair_sums, precision="highest") / len(z)
+    pair_index = np.zeros(2 * z.shape[1:], int)
+    pair_index[i, j] = pair_index[j, i] = np.arange(len(i))
+    second = pairs[pair_index]
+    share, gradient = jax.nn.softmax(z), jnp.mean(draws.slope, 0)
+    outer = jnp.einsum("sk,sl->kl", share, share, precision="highest") / len(z)
+    hessian = jnp.diag(gradient) - second + jnp.sum(counts) * outer
+    return jnp.mean(draws.value), gradient, hessian

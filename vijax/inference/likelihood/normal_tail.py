@@ -1,11 +1,11 @@
-"""The tail of the normal distribution by one polynomial: Mills' ratio R = (1 - Phi) / phi, and log
-Phi with derivatives that do not cancel.
+"""The tail of the normal distribution by one polynomial: Mills' ratio R = (1 - Phi) / phi; and log
+Phi with derivatives without cancellation.
 
     1 / R(x) = x + g(x),    g(x) = 1 / (x + 2 / (x + 3 / (x + ...))),
 
-and (1 + x) g(x) is a polynomial in (x - 4) / (x + 4), since its singularities are far from x >= 0.
-With h = x + g, for z = -x < 0, log Phi = -x^2 / 2 - log sqrt(2 pi) - log h, its derivative is h,
-and the second one -h g."""
+and (1 + x) g(x) is nearly a polynomial in (x - 4) / (x + 4), since its singularities are far from x
+>= 0. With h = x + g, for z = -x < 0, log Phi = -x^2 / 2 - log sqrt(2 pi) - log h, its derivative is
+h, and its second derivative -h g."""
 
 from __future__ import annotations
 
@@ -21,25 +21,24 @@ from scipy import special
 from vijax.families.numeric.excess import horner
 
 DEGREE = {True: 12, False: 24}
-"""Degree of the polynomial in float32 and in float64: it is right to 6e-8 and 5e-15."""
+"""Degree of the polynomial in float32 and in float64; its errors are 6e-8 and 5e-15."""
 CENTRE = 4.0
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
 def excess(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """g(x) for x >= 0: by how much the mean of a normal variable beyond x exceeds x.
+    """g(x) for x >= 0: the mean of a normal variable beyond x, minus x.
 
     >>> [f"{float(g):.5f}" for g in excess(jnp.array([0.0, 100.0]))]
     ['0.79788', '0.01000']
     """
-    return horner(_coefficients(DEGREE[x.dtype != jnp.float64]), (x - CENTRE) / (x + CENTRE)) / (
-        1.0 + x
-    )
+    coefficients = _coefficients(DEGREE[x.dtype != jnp.float64])
+    return horner(coefficients, (x - CENTRE) / (x + CENTRE)) / (1.0 + x)
 
 
 @jax.custom_jvp
 def log_ndtr(z: Float[Array, ""]) -> Float[Array, ""]:
-    """log Phi(z), whose value and first two derivatives keep their digits in both tails.
+    """log Phi(z). Value and first two derivatives are accurate in both tails.
 
     >>> float(jax.grad(log_ndtr)(jnp.float32(-1e4)))
     10000.0
@@ -61,7 +60,7 @@ def _curvature(z: Array) -> Array:
 
 
 def _parts(z: Array) -> tuple[Array, Array, Array, Array]:
-    """|z|, g, h there, and the probability beyond it."""
+    """x = |z|, g(x), h(x), and the probability beyond x."""
     x = jnp.where(z < 0, -z, z)  # with a slope of one at zero
     g = excess(x)
     h = x + g
@@ -75,17 +74,17 @@ _slope.defjvps(lambda dz, _, z: _curvature(z) * dz)
 @functools.cache
 def _coefficients(degree: int) -> tuple[float, ...]:
     """The coefficients of (1 + x) g(x) in t = (x - c) / (x + c), by interpolation."""
-    fitted = np.polynomial.Chebyshev.interpolate(_scaled_excess, degree)
-    return tuple(fitted.convert(kind=np.polynomial.Polynomial).coef.tolist())
+    polynomial = np.polynomial.Chebyshev.interpolate(_scaled_excess, degree)
+    return tuple(polynomial.convert(kind=np.polynomial.Polynomial).coef.tolist())
 
 
 def _scaled_excess(t: np.ndarray) -> np.ndarray:
-    """(1 + x) g(x): from R near zero, from the fraction further out."""
+    """(1 + x) g(x): from R for x up to 1.5, from the fraction beyond."""
     x = CENTRE * (1 + t) / (1 - t)
-    far, fraction = np.maximum(x, 1.5), np.zeros_like(x)
+    large = np.maximum(x, 1.5)
+    fraction = np.zeros_like(x)
     for k in range(400, 0, -1):
-        fraction = k / (far + fraction)
-    near = np.minimum(x, 1.5)
-    return (1 + x) * np.where(
-        x > 1.5, fraction, math.sqrt(2 / math.pi) / special.erfcx(near / math.sqrt(2)) - near
-    )
+        fraction = k / (large + fraction)
+    small = np.minimum(x, 1.5)
+    from_ratio = math.sqrt(2 / math.pi) / special.erfcx(small / math.sqrt(2)) - small
+    return (1 + x) * np.where(x > 1.5, fraction, from_ratio)

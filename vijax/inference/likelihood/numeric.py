@@ -1,4 +1,4 @@
-"""Counts y = 0, 1, 2, ... and positive observations, with mean e^z."""
+"""Likelihoods with mean e^z: counts y = 0, 1, 2, ..., and positive observations."""
 
 from __future__ import annotations
 
@@ -91,38 +91,40 @@ def negative_binomial(dispersion: Positives = 1.0) -> Likelihood:
 
 
 def _deviance(count: Float[Array, "*shape"], z: Array, r: Array) -> Float[Array, "*shape"]:
-    """By how much the log density of a negative binomial is below its value at a mean of y: with n
-    = y + r, v = min(y, r) / n, and d the logarithm of mean / y, or for y > r of y / mean, it is n
-    (log(1 + v (e^d - 1)) - v d), of terms of the size of n v d; at y = 0 it is r log(1 + mean /
-    r)."""
+    """The log density of a negative binomial at a mean of y, minus its log density.
+
+    With n = y + r, v = min(y, r) / n, and d the logarithm of mean / y (of y / mean for y > r), it
+    is n (log(1 + v (e^d - 1)) - v d), of terms of the size of n v d. At y = 0 it is r log(1 + mean
+    / r)."""
     none = jnp.where(count > 0, 0.0, 1.0).astype(z.dtype)
     n = count + r
     v = jnp.minimum(count, r) / n
-    d = jnp.where(count < r, 1.0, -1.0).astype(z.dtype) * (
-        z - jnp.log(jnp.where(count > 0, count, r))
-    )
-    d = jnp.clip(d, jnp.finfo(z.dtype).min, jnp.finfo(z.dtype).max)  # finite, so that v d is
-    return n * (_log_raised(v, none, d) - v * d)
+    sign = jnp.where(count < r, 1.0, -1.0).astype(z.dtype)
+    d = sign * (z - jnp.log(jnp.where(count > 0, count, r)))
+    d = jnp.clip(d, jnp.finfo(z.dtype).min, jnp.finfo(z.dtype).max)  # v d must be finite
+    return n * (_log_mixture(v, none, d) - v * d)
 
 
 FAR = 80.0
-"""Above it log(1 + v (e^d - 1)) is linear in d; e^d is below the largest float32."""
+"""Above it log(1 + v (e^d - 1)) is linear in d. Its exponential is below the largest float32."""
 
 
 @jax.custom_jvp
-def _log_raised(v: Array, none: Array, d: Array) -> Array:
-    """log(1 + v (e^d - 1) + none e^d), none a flag without a slope. With a = v + none and c = 1 - v
-    its slope in d is sigma(d + log(a / c)), in which, as in that of v, there is no power of e^d."""
-    near = jnp.minimum(d, FAR)
-    return jnp.log1p(v * jnp.expm1(near) + none * jnp.exp(near)) + (d - near)
+def _log_mixture(v: Array, none: Array, d: Array) -> Array:
+    """log(1 + v (e^d - 1) + none e^d), where none is a flag without a slope.
+
+    With a = v + none and c = 1 - v its slope in d is sigma(d + log(a / c)). Neither this nor its
+    slope in v has a power of e^d."""
+    capped = jnp.minimum(d, FAR)
+    return jnp.log1p(v * jnp.expm1(capped) + none * jnp.exp(capped)) + (d - capped)
 
 
-@_log_raised.defjvp
-def _log_raised_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+@_log_mixture.defjvp
+def _log_mixture_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     (v, none, d), (dv, _, dd) = primals, tangents
     a, c = v + none, 1.0 - v
     share = jax.nn.sigmoid(d + jnp.log(a) - jnp.log1p(-v))
-    return _log_raised(v, none, d), share * dd + (share / a - (1.0 - share) / c) * dv
+    return _log_mixture(v, none, d), share * dd + (share / a - (1.0 - share) / c) * dv
 
 
 def _counts(name: str) -> Callable[[Any], None]:
@@ -132,11 +134,11 @@ def _counts(name: str) -> Callable[[Any], None]:
 @cache_by_value
 @check_arguments
 def gamma_log(shape: Positives = 1.0) -> Likelihood:
-    """p(y | z) = Gamma(y; mean e^z, shape k), variance e^2z / k: times, sizes, prices. A gamma
+    """p(y | z) = Gamma(y; mean e^z, shape k), variance e^2z / k, for times, sizes, prices: gamma
     regression with logarithmic link (McCullagh and Nelder 1989, section 8).
 
-    Its expectations are closed, E e^-z = e^(v/2 - m); like Poisson's its f has no Lipschitz
-    gradient (Khan et al. 2016, appendix A.1), so give it `vijax.step_size.backtracking()`.
+    Its expectations are closed, E e^-z = e^(v/2 - m). As for Poisson, f has no Lipschitz gradient
+    (Khan et al. 2016, appendix A.1), so give it `vijax.step_size.backtracking()`.
 
     Args:
       shape: shape k of the gamma distribution; 1 for exponential times.
@@ -146,15 +148,15 @@ def gamma_log(shape: Positives = 1.0) -> Likelihood:
     """
     k = jnp.asarray(shape)
 
-    def known(y: Any) -> Array:
+    def constant(y: Any) -> Array:
         return k * jnp.log(k) - gammaln(k) + (k - 1.0) * jnp.log(y)
 
     def closed_form(y: Any, m: Array, v: Array) -> Moments:
         ratio = k * y * jnp.exp(0.5 * v - m)
-        return Moments(known(y) - k * m - ratio, ratio - k, -ratio)
+        return Moments(constant(y) - k * m - ratio, ratio - k, -ratio)
 
     return Likelihood(
-        lambda y, z: known(y) - k * z - k * y * jnp.exp(-z),
+        lambda y, z: constant(y) - k * z - k * y * jnp.exp(-z),
         name="gamma_log",
         kinks=lambda y: jnp.log(y)[None],
         log_concave=True,

@@ -1,13 +1,14 @@
-"""Real observations about z, with noise that is given, or that is unknown and learnt beside z.
+"""Likelihoods of real observations about z, with noise that is given, or unknown and learnt.
 
-Of unknown noise the precision tau is a global, whose posterior is a gamma law:
+The precision tau of unknown noise is a global with a gamma posterior:
 
-    y | z, tau ~ N(z, 1 / tau),   or   y | z, tau, lambda ~ N(z, 1 / (tau lambda)),  lambda ~ Gamma(nu / 2, nu / 2),
+    y | z, tau ~ N(z, 1 / tau),   or
+    y | z, tau, lambda ~ N(z, 1 / (tau lambda)),  lambda ~ Gamma(nu / 2, nu / 2).
 
-the second with lambda summed out (Student's law). The bound is linear in (log tau, tau) at the
-optimum of lambda, so that the message of tau is conjugate. With all data, the mean of the posterior
-of a normal law is the tau at which the evidence times the prior of log tau is greatest: the updates
-are those of EM."""
+In the second, Student's law, lambda is integrated out. The bound is linear in (log tau, tau) at the
+optimum of lambda, so the message of tau is conjugate. With all data, the posterior mean of tau
+under a normal law is the maximum of the evidence times the prior of log tau: the updates are those
+of EM."""
 
 from __future__ import annotations
 
@@ -36,11 +37,11 @@ def gaussian(variance: Positives | None = None) -> Likelihood:
     """p(y | z) = N(y; z, s^2): the conjugate case, where one step of size 1 is exact inference.
 
     Args:
-      variance: variance s^2 of the noise. Unset, it is unknown: `vijax.models.gp` and `glm` learn
-          it from y.
+      variance: variance s^2 of the noise. Without it the noise is unknown: `vijax.models.gp` and
+        `glm` learn it from y.
     """
     if variance is None:
-        return _of_unknown_noise("gaussian", "variance", normal_of_noise)
+        return _incomplete("gaussian", "variance", normal_of_noise)
     return _normal(jnp.asarray(variance))
 
 
@@ -52,12 +53,12 @@ def student_t(degrees: Positives = 4.0, scale: Positives | None = None) -> Likel
 
     Args:
       degrees: degrees of freedom.
-      scale: scale s of the noise. Unset, it is unknown: `vijax.models.gp` and `glm` learn it from
-          y.
+      scale: scale s of the noise. Without it the noise is unknown: `vijax.models.gp` and `glm`
+        learn it from y.
     """
     nu = as_float(degrees)
     if scale is None:
-        return _of_unknown_noise("student_t", "scale", _student_of_noise(nu))
+        return _incomplete("student_t", "scale", _student_of_noise(nu))
     return _student(nu, as_float(scale))
 
 
@@ -67,9 +68,8 @@ def _normal(s2: Array) -> Likelihood:
         return -0.5 * (y - z) ** 2 / s2 - 0.5 * jnp.log(2 * math.pi * s2)
 
     def closed_form(y: Any, m: Array, v: Array) -> Moments:
-        return Moments(
-            log_prob(y, m) - 0.5 * v / s2, (y - m) / s2, jnp.broadcast_to(-1.0 / s2, jnp.shape(m))
-        )
+        curvature = jnp.broadcast_to(-1.0 / s2, jnp.shape(m))
+        return Moments(log_prob(y, m) - 0.5 * v / s2, (y - m) / s2, curvature)
 
     return Likelihood(
         log_prob,
@@ -92,9 +92,8 @@ def _normal_density(y: Any, mean: Array, variance: Array) -> Array:
 
 def _student(nu: Array, s: Array) -> Likelihood:
     def log_prob(y: Any, z: Array) -> Array:
-        return (
-            _student_constant(nu) - jnp.log(s) - 0.5 * (nu + 1) * jnp.log1p(((y - z) / s) ** 2 / nu)
-        )
+        bend = 0.5 * (nu + 1) * jnp.log1p(((y - z) / s) ** 2 / nu)
+        return _student_constant(nu) - jnp.log(s) - bend
 
     def cdf(y: Any, z: Array) -> Array:
         t = (y - z) / s
@@ -125,17 +124,15 @@ def _finite(name: str) -> Callable[[Any], None]:
 
 
 # --- noise that is unknown ------------------------------------------------------------------------
-def _of_unknown_noise(
-    name: str, argument: str, law: Callable[[Any, float], Likelihood]
-) -> Likelihood:
-    """A likelihood that lacks its noise: a model that learns it asks for `noise`, and any other use
-    is an error."""
+def _incomplete(name: str, argument: str, law: Callable[[Any, float], Likelihood]) -> Likelihood:
+    """A likelihood without its noise. A model that learns the noise reads `noise`; any other use is
+    an error."""
 
     def refuse(*_: Any) -> NoReturn:
         raise ValueError(
             f"likelihood: expected {name}({argument}=...), got one whose noise is unknown. Only "
-            "vijax.models.gp and "
-            "glm learn it. The law that they have learnt is model.law(fit.posterior)."
+            "vijax.models.gp and glm learn it. The law that they have learnt is "
+            "model.law(fit.posterior)."
         )
 
     is_normal = name == "gaussian"
@@ -156,9 +153,8 @@ def normal_of_noise(noise: Any, unit: float = 1.0) -> Likelihood:
     """N(y; z, 1 / tau), at statistics of tau.
 
     Args:
-      noise: E log tau and E tau, as `vijax.Gamma.expected_stats` has them.
-      unit: the unit in which y and z are measured. The precision tau and all densities are in units
-          of one.
+      noise: E log tau and E tau, as in `vijax.Gamma.expected_stats`.
+      unit: the unit of y and z. The precision tau and all densities are in units of one.
 
     >>> from vijax.families import Gamma
     >>> tau = Gamma.from_shape_rate(1e6, 1e6).expected_stats()
@@ -174,16 +170,18 @@ def normal_of_noise(noise: Any, unit: float = 1.0) -> Likelihood:
         value = log_prob(y, m) - 0.5 * precision * v
         return Moments(value, precision * (y - m), jnp.broadcast_to(-precision, jnp.shape(m)))
 
-    known = _normal(1.0 / precision)
-    density: Any = known.density
+    normal = _normal(1.0 / precision)
+    density: Any = normal.density
     return dataclasses.replace(
-        known, log_prob=log_prob, closed_form=closed_form, density=lambda *at: density(*at) / unit
+        normal,
+        log_prob=log_prob,
+        closed_form=closed_form,
+        density=lambda y, m, v: density(y, m, v) / unit,
     )
 
 
 def _student_of_noise(nu: Array) -> Callable[[Any, float], Likelihood]:
-    """Student's law at statistics of tau, its squared scale being 1 / tau; else as
-    `normal_of_noise`."""
+    """Student's law of squared scale 1 / tau, at statistics of tau; else as `normal_of_noise`."""
 
     def law(noise: Any, unit: float = 1.0) -> Likelihood:
         precision = unit**2 * noise.value
