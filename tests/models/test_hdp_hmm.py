@@ -14,7 +14,7 @@ import vijax as vi
 from vijax.families.discrete.stick_breaking import mean_weights
 from vijax.families.scalar.beta import BetaStats
 from vijax.models.emission import unit_gaussian
-from vijax.models.series.hdp_hmm import FLOOR, _of_row, _of_rows, hdp_hmm, total_of
+from vijax.models.series.hdp_hmm import FLOOR, _row_bound, _rows_bound, find_total, hdp_hmm
 from vijax.xla.precision import enable_x64
 
 ALPHA, GAMMA, STICKINESS = 1.3, 0.8, 2.0
@@ -131,7 +131,7 @@ def test_totals_are_those_of_the_dirichlet() -> None:
     with enable_x64():
         for c in ([0.001, 0.3, 40.0], [1e-3] * 4, [5.0, 7000.0], [2e5, 3e5, 0.4]):
             log = digamma(np.array(c)) - digamma(sum(c))
-            np.testing.assert_allclose(total_of(jnp.asarray(log)), sum(c), rtol=1e-6)
+            np.testing.assert_allclose(find_total(jnp.asarray(log)), sum(c), rtol=1e-6)
 
 
 def test_rows_that_are_drawn_have_their_log_density_and_its_slope() -> None:
@@ -139,7 +139,7 @@ def test_rows_that_are_drawn_have_their_log_density_and_its_slope() -> None:
     other totals."""
     with enable_x64(True):
         x, pi = np.array([0.4, 1.5, 2.2]), np.array([0.03, 0.3, 0.67])
-        value = lambda x: _of_row(jnp.asarray(4.1 - 3 * FLOOR), x, jnp.log(pi), jnp.ones(3))
+        value = lambda x: _row_bound(jnp.asarray(4.1 - 3 * FLOOR), x, jnp.log(pi), jnp.ones(3))
         found, slope = jax.value_and_grad(value)(jnp.asarray(x))
         assert found == pytest.approx(laws.dirichlet.logpdf(pi, x) - gammaln(3), rel=1e-10)
         moved = x[:, None] + 1e-6 * np.eye(3)
@@ -148,7 +148,7 @@ def test_rows_that_are_drawn_have_their_log_density_and_its_slope() -> None:
             for up, down in zip(moved.T, (x[:, None] - 1e-6 * np.eye(3)).T, strict=True)
         ]
         np.testing.assert_allclose(slope, differences, rtol=1e-7)
-    assert np.isinf(total_of(jnp.log(jnp.asarray(pi, jnp.float32))))
+    assert np.isinf(find_total(jnp.log(jnp.asarray(pi, jnp.float32))))
 
 
 def test_the_slope_in_sticks_is_the_number_of_tables() -> None:
@@ -168,7 +168,7 @@ def test_the_slope_in_sticks_is_the_number_of_tables() -> None:
             "initial": vi.Dirichlet.Stats(jnp.asarray(e_log[0])),
             "transition": vi.Dirichlet.Stats(jnp.asarray(e_log[1:])),
         }
-        value = lambda at: _of_rows(reference, hyper, {"sticks": BetaStats(*at), **rows})
+        value = lambda at: _rows_bound(reference, hyper, {"sticks": BetaStats(*at), **rows})
         slopes = jax.grad(value)((jnp.array([log[0]]), jnp.array([log[1]])))
     np.testing.assert_allclose(np.ravel(slopes), tables, rtol=1e-6)
 

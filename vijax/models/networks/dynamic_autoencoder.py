@@ -212,7 +212,7 @@ def _start(form: Form, num_states: int, variance: float = 0.05) -> starts.Init:
         mask = jnp.asarray(mask, bool) & context.counts()[:, None]
         seen = mask & jnp.all(square < 0, -1)
         path = jnp.where(seen[..., None], -0.5 * linear / jnp.where(square < 0, square, -1.0), 0.0)
-        path = jnp.where(mask[..., None], slds.smoothed(path, seen), 0.0)
+        path = jnp.where(mask[..., None], slds.smooth(path, seen), 0.0)
         return slds.implied_by_path(form, num_states, variance, key, context, path, inputs, mask)
 
     return start
@@ -282,9 +282,9 @@ def _generative(
         keys = jax.random.split(key, x.shape[:2])
         one = lambda key, u: observed.sample(key, decode(hyper["decoder"], u))
         y = jax.vmap(jax.vmap(one))(keys, x)
-        return sequences.padded(
+        return sequences.mask_padding(
             jnp.concatenate([y, layout.y[..., dim:].astype(y.dtype)], -1), layout
         )
 
     like = sequences.steps_like(check, np.zeros(dim + form.num_inputs))
-    return dataclasses.replace(slds.drawn(form, dim), layout=like, data=data)
+    return dataclasses.replace(slds.slds_generative(form, dim), layout=like, data=data)

@@ -10,8 +10,8 @@ precision L_k have a matrix-normal-Wishart prior. A sequence is a group; its pat
 local variable, kept joint: q(z) is the exact posterior given the dynamics, by forward-backward, as
 in `vijax.models.hmm`.
 
-The likelihood is conditional on the first P steps. A step with a missing entry begins a sequence
-anew: it and the P steps after it say nothing of the dynamics, while the chain of states goes on
+The likelihood is conditional on the first P steps. A step with a missing entry restarts the
+regression: it and the P steps after it add no term of the dynamics, while the chain of states runs
 through them."""
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from vijax.models.series.motion_start import labels_by_motion
 from vijax.models.series.switching_dynamics import (
     Form,
     Motion,
-    change_of,
     check_columns,
     dynamics_prior,
-    features_of,
     known_steps,
-    require_begun,
-    require_explained,
+    require_first_steps,
+    require_known_runs,
+    step_changes,
     step_densities,
+    step_features,
 )
 from vijax.tree import to_device
 from vijax.xla.by_value import cache_by_value
@@ -84,24 +84,23 @@ def arhmm(
     deviation 1.
 
     Args:
-      dim: D, columns that move.
-      num_states: K, how many states.
-      num_lags: P, how many earlier steps a step depends on. With 0, a hidden Markov model of
-          regressions on the inputs.
-      num_inputs: M, how many of the last columns are inputs, which the motion depends on and which
+      dim: D, columns that are modelled.
+      num_states: K, number of states.
+      num_lags: P, number of earlier steps that a step depends on. With 0 the model is a hidden
+          Markov model of regressions on the inputs.
+      num_inputs: M, number of last columns that are inputs: the motion depends on them, and they
           are not modelled.
       initial_concentration: concentration of the Dirichlet prior of the first state.
       transition_concentration: concentration of the Dirichlet priors of the next state given each.
       stickiness: number added to the concentration of staying in a state.
-      persistence: a, how much of the last step a step keeps before the coefficients, whose prior
-        mean is 0, are added. With 1 they explain the change; with 0, the step, which costs float32
-        digits where paths are smooth.
+      persistence: a, the share of the last step that a step keeps; coefficients of prior mean 0 are
+        added to it. With 1 they explain the change; with 0 the step itself, which loses float32
+        digits for smooth paths.
       strength: prior precision of the coefficients in units of the noise precision, counted in
           observations.
       degrees: degrees of freedom of the Wishart prior of the noise precisions, above D - 1; unset:
           D + 2.
-      variance: inverse of the prior mean of the noise precisions. Noise much smaller than this
-          wants a smaller one.
+      variance: inverse of the prior mean of the noise precisions. Lower it for much smaller noise.
       init: the start; by default states by clusters of windows of like motion.
 
     Returns:
@@ -131,16 +130,15 @@ def arhmm(
     [-0.3  0.3]
     """
     form = Form(dim, num_lags, num_inputs, persistence)
-    rows = transition_concentration * np.ones((num_states, num_states)) + stickiness * np.eye(
-        num_states
-    )
+    rows = transition_concentration * np.ones((num_states, num_states))
+    rows = rows + stickiness * np.eye(num_states)
 
     def energy(
         stats: Any, group: tuple[Float[Array, "T C"], Bool[Array, " T"]]
     ) -> Float[Array, ""]:
         z = stats["z"]
         chain = z.initial @ stats["initial"].log + jnp.vdot(z.transition, stats["transition"].log)
-        return chain + jnp.vdot(z.unary, explained(form, stats["dynamics"], *group))
+        return chain + jnp.vdot(z.unary, step_log_densities(form, stats["dynamics"], *group))
 
     def locals_(group: tuple[Array, Array]) -> dict[str, Any]:
         y, mask = group
@@ -152,9 +150,9 @@ def arhmm(
         check_columns(data, dim, num_inputs)
 
     def enough(data: PyTree) -> None:
-        require_explained(*check_columns(data, dim, num_inputs), dim, num_lags)
+        require_known_runs(*check_columns(data, dim, num_inputs), dim, num_lags)
 
-    made = energy_model(
+    plain_model = energy_model(
         globals={
             "initial": Dirichlet.from_concentration(initial_concentration * np.ones(num_states)),
             "transition": Dirichlet.from_concentration(rows),
@@ -166,13 +164,15 @@ def arhmm(
         init=init or states_by_motion(form, num_states),
         check_data=check,
         score=lambda hyper, q, data, key: score(form, q, data),
-        generative=_drawn(form),
+        generative=_generative(form),
     )
-    made = dataclasses.replace(made, form=dataclasses.replace(made.form, enough=enough))
-    return expecting(made, _expected(dim, num_states, strength, degrees, variance))
+    plain_model = dataclasses.replace(
+        plain_model, form=dataclasses.replace(plain_model.form, enough=enough)
+    )
+    return expecting(plain_model, _prior_expectation(dim, num_states, strength, degrees, variance))
 
 
-def _expected(
+def _prior_expectation(
     dim: int, num_states: int, strength: float, degrees: float | None, variance: float
 ) -> PriorExpectation:
     """The expectations that the prior of the dynamics has of the columns that move."""
@@ -182,16 +182,15 @@ def _expected(
     return PriorExpectation(lambda data: steps(data)[:, :dim], strain, prior, STANDARDISE)
 
 
-def explained(
+def step_log_densities(
     form: Form, s: Any, y: Float[Array, "T C"], mask: Bool[Array, " T"]
 ) -> Float[Array, "T K"]:
-    """The log density of each step in each state; zero on steps that are not explained."""
-    known = known_steps(form, y, mask)
+    """The log density of each step in each state; zero on steps without P known steps before."""
+    is_known = known_steps(form, y, mask)
     y = jnp.where(jnp.isfinite(y) & mask[:, None], y, 0.0)
     x, inputs = y[:, : form.dim], y[:, form.dim :]
-    return jnp.where(
-        known[:, None], step_densities(s, features_of(form, x, inputs), change_of(form, x)), 0.0
-    )
+    log_densities = step_densities(s, step_features(form, x, inputs), step_changes(form, x))
+    return jnp.where(is_known[:, None], log_densities, 0.0)
 
 
 @cache_by_value
@@ -200,14 +199,11 @@ def states_by_motion(form: Form, num_states: int) -> starts.Init:
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         y, mask = context.data().data
-        y, mask = (
-            jnp.asarray(y, jnp.result_type(float)),
-            jnp.asarray(mask, bool) & context.counts()[:, None],
-        )
+        y = jnp.asarray(y, jnp.result_type(float))
+        mask = jnp.asarray(mask, bool) & context.counts()[:, None]
         labels = labels_by_motion(form, key, y, mask, num_states)
-        stats = jax.vmap(lambda z, m: chains.chain_stats(z, num_states, True, m, y.dtype))(
-            labels, mask
-        )
+        chain_stats = lambda z, m: chains.chain_stats(z, num_states, True, m, y.dtype)
+        stats = jax.vmap(chain_stats)(labels, mask)
         return context.conditional({"z": MarkovChainStats(*stats)})
 
     return start
@@ -215,19 +211,19 @@ def states_by_motion(form: Form, num_states: int) -> starts.Init:
 
 # --- scores ---------------------------------------------------------------------------------------
 def score(form: Form, q: Estimates, data: PyTree) -> Any:
-    """Held-out log probability of sequences at the posterior mean of the chain and the predictive
-    densities of the dynamics, Student's t (after EM and MAP at the point that they found): nats per
-    step that is explained."""
+    """Held-out log probability of sequences at the posterior mean of the chain, with predictive
+    densities of the dynamics, which are Student's t (after EM and MAP at the point estimate): nats
+    per explained step."""
     from vijax.evaluate import Score
 
     y, mask = check_columns(data, form.dim, form.num_inputs)
-    require_explained(y, mask, form.dim, form.num_lags)
+    require_known_runs(y, mask, form.dim, form.num_lags)
     with enable_x64(True):
         q = jax.tree.map(lambda x: np.asarray(x, np.float64), dict(q))
         y = np.asarray(y, np.float64)
-        found = np.asarray(_log_densities(form, q, y, mask))
+        log_densities = np.asarray(_log_densities(form, q, y, mask))
         return Score.of(
-            found, np.asarray(known_steps(form, y, mask)).sum(axis=1), units=sequences.UNITS
+            log_densities, np.asarray(known_steps(form, y, mask)).sum(axis=1), units=sequences.UNITS
         )
 
 
@@ -240,83 +236,87 @@ def _log_densities(form: Form, q: Estimates, y: Array, mask: Array) -> Float[Arr
     """log p(y_n) at the mean chain and the predictive densities, sequence by sequence."""
     initial, transition = (jnp.log(q[name].mean()) for name in ("initial", "transition"))
 
-    def one(y: Array, mask: Array) -> Float[Array, ""]:
-        known, whole = (
-            known_steps(form, y, mask),
-            jnp.where(jnp.isfinite(y) & mask[:, None], y, 0.0),
-        )
-        x, inputs = whole[:, : form.dim], whole[:, form.dim :]
-        each = lambda s, step: step_densities(s, *(part[None] for part in step))[0]
-        steps = features_of(form, x, inputs), change_of(form, x)
-        fits = jax.vmap(lambda f, change: log_predictive(each, q["dynamics"], (f, change)))(*steps)
+    def log_density(y: Array, mask: Array) -> Float[Array, ""]:
+        is_known = known_steps(form, y, mask)
+        filled = jnp.where(jnp.isfinite(y) & mask[:, None], y, 0.0)
+        x, inputs = filled[:, : form.dim], filled[:, form.dim :]
+        density_of_step = lambda s, step: step_densities(s, *(part[None] for part in step))[0]
+        steps = step_features(form, x, inputs), step_changes(form, x)
+        fits = jax.vmap(
+            lambda f, change: log_predictive(density_of_step, q["dynamics"], (f, change))
+        )(*steps)
         return chains.chain_log_normalizer(
-            initial, transition, jnp.where(known[:, None], fits, 0.0), mask
+            initial, transition, jnp.where(is_known[:, None], fits, 0.0), mask
         )
 
-    return jax.vmap(one)(y, mask)
+    return jax.vmap(log_density)(y, mask)
 
 
 # --- draws ----------------------------------------------------------------------------------------
-class Begun(NamedTuple):
-    """The layout of sequences to be drawn."""
+class DrawLayout(NamedTuple):
+    """The layout of sequences for draws."""
 
     y: Float[Array, "N T C"]  # observations and inputs
     mask: Bool[Array, "N T"]  # true on the steps that exist
-    before: Float[Array, "N P D"]  # the steps before the first one, the latest first
-    given: Float[Array, "N T D"]  # the steps that draws are held to; NaN elsewhere
+    before: Float[Array, "N P D"]  # the steps before the first step, the latest first
+    given: Float[Array, "N T D"]  # fixed steps; NaN for steps that are drawn
 
 
-def _drawn(form: Form) -> Generative:
+def _generative(form: Form) -> Generative:
     """Draws of an autoregressive hidden Markov model after the first P steps of data."""
     dim, lags = form.dim, form.num_lags
 
-    def layout(like: Any) -> Begun:
+    def layout(like: Any) -> DrawLayout:
         if is_sizes(like):
             raise ValueError(
                 f"like: expected data (y, mask), whose first {lags} steps and inputs draws keep, "
                 f"got lengths {like}."
             )
-        require_begun(*check_columns(like, dim, form.num_inputs), dim, lags)
+        require_first_steps(*check_columns(like, dim, form.num_inputs), dim, lags)
         y, mask = jnp.asarray(like[0], jnp.result_type(float)), jnp.asarray(like[1], bool)
         first = jnp.arange(y.shape[1]) < lags
-        return Begun(
-            y, mask, _none_before(y), jnp.where(first[None, :, None], y[..., :dim], jnp.nan)
-        )
-
-    def _none_before(y: Array) -> Array:
-        return jnp.zeros((len(y), lags, dim), y.dtype)
+        before = jnp.zeros((len(y), lags, dim), y.dtype)
+        return DrawLayout(y, mask, before, jnp.where(first[None, :, None], y[..., :dim], jnp.nan))
 
     def paths(
-        values: Values, local: Values, layout: Begun, key: PRNGKeyArray
+        values: Values, local: Values, layout: DrawLayout, key: PRNGKeyArray
     ) -> Float[Array, "N T D"]:
-        follow = Motion.of(form, values["dynamics"]).follow
+        follow = Motion.from_values(form, values["dynamics"]).follow
         inputs, keys = layout.y[..., dim:], jax.random.split(key, len(layout.y))
         return jax.vmap(follow)(local["z"], inputs, layout.before, layout.given, keys)
 
-    def local(hyper: Any, values: Values, layout: Begun, key: PRNGKeyArray) -> dict[str, Array]:
+    def local(
+        hyper: Any, values: Values, layout: DrawLayout, key: PRNGKeyArray
+    ) -> dict[str, Array]:
         size, num_steps = layout.mask.shape
-        one = lambda key: sequences.path(values["initial"], values["transition"], num_steps, key)
-        return {"z": jax.vmap(one)(jax.random.split(key, size))}
+        draw_states = lambda key: sequences.path(
+            values["initial"], values["transition"], num_steps, key
+        )
+        return {"z": jax.vmap(draw_states)(jax.random.split(key, size))}
 
     def data(
-        hyper: Any, values: Values, local: Values, layout: Begun, key: PRNGKeyArray
+        hyper: Any, values: Values, local: Values, layout: DrawLayout, key: PRNGKeyArray
     ) -> Float[Array, "N T C"]:
         y = jnp.concatenate([paths(values, local, layout, key), layout.y[..., dim:]], -1)
-        return sequences.padded(y, layout)
+        return sequences.mask_padding(y, layout)
 
     def ahead(
-        hyper: Any, values: Values, local: Values, layout: Begun, num_steps: int, key: PRNGKeyArray
-    ) -> tuple[Values, Begun]:
+        hyper: Any,
+        values: Values,
+        local: Values,
+        layout: DrawLayout,
+        num_steps: int,
+        key: PRNGKeyArray,
+    ) -> tuple[Values, DrawLayout]:
         key_gaps, key = jax.random.split(key)
-        seen = jnp.where(layout.mask[..., None], layout.y[..., :dim], 0.0)
-        full = paths(
-            values, local, layout._replace(given=seen), key_gaps
-        )  # missing steps are drawn
+        observed = jnp.where(layout.mask[..., None], layout.y[..., :dim], 0.0)
+        # Missing steps are drawn.
+        full = paths(values, local, layout._replace(given=observed), key_gaps)
         ends = jnp.sum(layout.mask, 1)[:, None] - 1 - jnp.arange(lags)[None]
         before = jnp.take_along_axis(full, jnp.maximum(ends, 0)[..., None], axis=1)
         laws = values["initial"], values["transition"]
-        z = sequences.paths_after(local["z"], layout.mask, *laws, num_steps, key)
-        y, mask = sequences.after(sequences.Steps(layout.y, layout.mask), num_steps)
-        return {"z": z}, Begun(y, mask, before, jnp.full((*mask.shape, dim), jnp.nan, y.dtype))
+        z = sequences.continue_paths(local["z"], layout.mask, *laws, num_steps, key)
+        y, mask = sequences.next_steps(sequences.Steps(layout.y, layout.mask), num_steps)
+        return {"z": z}, DrawLayout(y, mask, before, jnp.full((*mask.shape, dim), jnp.nan, y.dtype))
 
-    return Generative(layout, data, local, sequences.observed, ahead=ahead)
+    return Generative(layout, data, local, sequences.observations, ahead=ahead)

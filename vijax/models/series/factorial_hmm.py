@@ -4,11 +4,12 @@ Ghahramani and Jordan, 1997).
     z^m a Markov chain over K states for each m = 1..M,   y_td ~ N(sum_m w_d[m, z^m_t], 1 / tau_d),
     (w_d, tau_d) from a normal-gamma prior, rows of initial and transition from Dirichlets
 
-The chains are independent a priori and coupled by the data. Structured mean field: q(z^1) ...
-q(z^M), each chain kept joint and updated by forward-backward at the others' marginals, in turn;
-q(w_d, tau_d) keeps all contributions to a column joint. A constant can move from all states of one
-chain to those of another: only sums are known, and priors choose among equals. So with two chains
-or more maximum likelihood has no unique answer, and `em` is refused: use `map`."""
+The chains are independent a priori and coupled by the data. q is structured mean field, q(z^1) ...
+q(z^M): each chain is joint, and they are updated in turn by forward-backward at the marginals of
+the others. q(w_d, tau_d) keeps all contributions to a column joint. A constant can be moved from
+all states of one chain to all states of another: the likelihood determines only sums, and the prior
+chooses among equals. So with two or more chains maximum likelihood has no unique answer, and `em`
+is refused: use `map`."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from vijax.contract.model import Model
 from vijax.contract.room import limit_sizes
 from vijax.families import Dirichlet, MarkovChain, MultivariateNormalGamma, Product
 from vijax.models.energies.energy import energy_model
-from vijax.models.series.hmm import require_seen, seen_steps
+from vijax.models.series.hmm import observed_steps, require_observations
 from vijax.models.series.sequences import check_pair, check_values, factorial
 from vijax.models.series.state_space import expected_of_observations
 from vijax.spreads import spread_or_one
@@ -85,7 +86,7 @@ def factorial_hmm(
     """
     rows = transition_concentration + stickiness * np.eye(num_states)
     width = num_chains * num_states
-    made = energy_model(
+    plain_model = energy_model(
         globals={
             "initial": Dirichlet.from_concentration(
                 np.full((num_chains, num_states), initial_concentration)
@@ -104,9 +105,13 @@ def factorial_hmm(
         check_data=lambda data: _check(data, dim),
         generative=factorial(dim, num_chains, lambda data: _check(data, dim)),
     )
-    made = dataclasses.replace(made, form=dataclasses.replace(made.form, enough=require_seen))
-    made = expecting(made, expected_of_observations(dim, strength, shape, rate))
-    return dataclasses.replace(made, needs_prior=("contributions",) if num_chains > 1 else ())
+    plain_model = dataclasses.replace(
+        plain_model, form=dataclasses.replace(plain_model.form, enough=require_observations)
+    )
+    plain_model = expecting(plain_model, expected_of_observations(dim, strength, shape, rate))
+    return dataclasses.replace(
+        plain_model, needs_prior=("contributions",) if num_chains > 1 else ()
+    )
 
 
 def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> Float[Array, ""]:
@@ -116,11 +121,15 @@ def energy(stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]) -> 
     total = jnp.zeros((), y.dtype)
     for z, first, moves in zip(chains, stats["initial"].log, stats["transition"].log, strict=True):
         total += jnp.vdot(z.initial, first) + jnp.vdot(z.transition, moves)
-    y, seen = seen_steps(y)
-    seen &= jnp.asarray(mask, bool)
-    states = jnp.concatenate([jnp.where(seen[:, None], z.unary, 0.0) for z in chains], -1)
+    y, is_observed = observed_steps(y)
+    is_observed &= jnp.asarray(mask, bool)
+    states = jnp.concatenate([jnp.where(is_observed[:, None], z.unary, 0.0) for z in chains], -1)
     return total + _fits(
-        stats["contributions"], states, len(chains), jnp.where(seen[:, None], y, 0.0), seen
+        stats["contributions"],
+        states,
+        len(chains),
+        jnp.where(is_observed[:, None], y, 0.0),
+        is_observed,
     )
 
 
@@ -131,18 +140,19 @@ def _fits(
     y: Float[Array, "T D"],
     mask: Bool[Array, " T"],
 ) -> Float[Array, ""]:
-    """sum_t log N(y_t; W h_t, 1 / tau) with h_t the chains' one-hot states side by side. In E[h_t
-    h_t'] the blocks of one chain are diagonal, the others products: one quadratic form serves all
+    """sum_t log N(y_t; W h_t, 1 / tau), where h_t has the one-hot states of all chains. In E[h_t
+    h_t']
+    the blocks of one chain are diagonal, and the others are products: one quadratic form serves all
     columns, without a T x MK x MK array."""
     pull = jnp.vdot(
         s.precision_times_value, jnp.einsum("td,tk->dk", y, states, precision="highest")
     )
     form = jnp.sum(s.precision_times_outer, 0)
     width = form.shape[0] // num_chains
-    other = jnp.kron(
+    off_diagonal = jnp.kron(
         1 - jnp.eye(num_chains, dtype=form.dtype), jnp.ones((width, width), form.dtype)
     )
-    between = jnp.einsum("ti,ij,tj->", states, form * other, states, precision="highest")
+    between = jnp.einsum("ti,ij,tj->", states, form * off_diagonal, states, precision="highest")
     spread = between + jnp.sum(states, 0) @ jnp.diagonal(form) + s.precision @ jnp.sum(y**2, 0)
     count = jnp.sum(mask, dtype=y.dtype)
     return pull + 0.5 * (count * jnp.sum(s.log_precision - math.log(2 * math.pi)) - spread)
@@ -150,11 +160,11 @@ def _fits(
 
 def random_contributions(key: PRNGKeyArray, context: starts.Context) -> Product:
     """Contributions that split mean and variance of each column at random, with all else at its
-    prior: restarts find different optima. The start is so far from the prior that all have a mode,
-    as points need."""
+    prior, so that restarts find different optima. Concentrations are raised by 1, so that all have
+    a mode, as points need."""
     y, mask = context.data().data
-    y, seen = seen_steps(jnp.asarray(y, jnp.result_type(float)))
-    mask = (jnp.asarray(mask, bool) & seen)[..., None]
+    y, is_observed = observed_steps(jnp.asarray(y, jnp.result_type(float)))
+    mask = (jnp.asarray(mask, bool) & is_observed)[..., None]
     y = jnp.where(mask, y, 0.0)
     count = jnp.maximum(jnp.sum(mask, dtype=y.dtype), 1)
     mean = jnp.sum(y, (0, 1)) / count

@@ -1,6 +1,5 @@
-"""Sticky hidden Markov models of a hierarchical Dirichlet process, whose weights at the top are
-learnt, by direct assignment (Fox, Sudderth, Jordan and Willsky 2011; Hughes, Stephenson and
-Sudderth 2015).
+"""Sticky hidden Markov models of a hierarchical Dirichlet process with learnt top weights, by
+direct assignment (Fox, Sudderth, Jordan and Willsky 2011; Hughes, Stephenson and Sudderth 2015).
 
     v_k ~ Beta(1, gamma), v_K = 1,   beta_k = v_k prod_{j<k} (1 - v_j),
     row k of transition ~ Dirichlet(x_k),  x_kl = alpha beta_l + kappa [k = l] + FLOOR,
@@ -17,21 +16,21 @@ in u: its slope is
 
     y (psi(x + n) - psi(x)) = integral over s > 0 of e^-s G(s / y) ds,   G(t) = e^{-ct} (1 - e^{-nt}) / (1 - e^-t),
 
-y = alpha beta, x = y + c, and G falls in t, so that the slope rises in y. There Jensen's inequality
-gives a lower bound. For 0 < n < 1 we have f = log x - log(x + n) + g, g = log Gamma(1 + x + n) -
-log Gamma(1 + x) convex in u, and the second derivative of the rest is above -1/4. So the evidence
-is at least the number that is reported less an eighth of the sum of Var log beta_l over such pairs:
-transitions that were used less than once. No transitions, no loss.
+with y = alpha beta, x = y + c, and G decreasing in t, so that the slope increases in y. Jensen's
+inequality then gives a lower bound. For 0 < n < 1 we have f = log x - log(x + n) + g, where g = log
+Gamma(1 + x + n) - log Gamma(1 + x) is convex in u, and the second derivative of the other terms is
+above -1/4. So the evidence is at least the reported bound less an eighth of the sum of Var log
+beta_l over pairs with 0 < n < 1, which are transitions used less than once. Pairs with n = 0 lose
+nothing.
 
-In the engine the rows have a Dirichlet of their own, of concentrations c. As sum_l x_kl = A, for
-any s
+In the engine q of a row is a Dirichlet of concentrations c. Since sum_l x_kl = A, for any s
 
     E log p(pi_k | v) = log Gamma(A) - A s + sum_l E[x_kl (l_kl + s) - log Gamma(x_kl)] - sum_l l_kl,  l = E log pi_k.
 
-At s = psi(C), C = sum_l c_l, and c = x + n, this and the entropy of the row are the above; at other
-c they are below it, as the best c is that. The slope in u is the number of tables y (psi(c) -
-psi(x)), which is the message to v. Where rows are drawn or are points, s = psi(A) gives log p(pi_k
-| v) and its slope."""
+At s = psi(C), C = sum_l c_l, and c = x + n, this plus the entropy of the row equals the bound
+above; at other c it is lower, since this c is optimal. The slope in u is the number of tables y
+(psi(c) - psi(x)), which is the message to v. For rows that are draws or points, s = psi(A) gives
+log p(pi_k | v) and its slope."""
 
 from __future__ import annotations
 
@@ -56,11 +55,12 @@ from vijax.models.series.hmm import hmm
 from vijax.xla.by_value import cache_by_value
 
 FLOOR = 1e-3
-"""Concentration that every transition has in any case: below it float32 has no digits for rows of
-states not in use."""
+"""Concentration that every transition has at least: float32 has no digits for smaller ones in rows
+of states not in use."""
 TOTALS = -7.0, {4: 13.8, 8: 25.0}
-"""Logarithms between which the total concentration of a row is looked for; the last one by bytes of
-a number, whose digits tell larger totals from none."""
+"""Logarithms between which the total concentration of a row is searched. The upper one is by bytes
+of
+a number: larger totals look like a point at this precision."""
 
 
 @cache_by_value
@@ -91,9 +91,9 @@ def hdp_hmm(
       A `Model` with globals `sticks`, a Beta of shape (K - 1,), `initial`, `transition` and
       `components`, and hyperparameters `alpha`, `gamma` and `stickiness`.
       `vijax.families.discrete.stick_breaking.mean_weights(sticks)` are the weights of the states.
-      Data and questions are those of `vijax.models.hmm`; `vijax.grow` finds how many states are in
-      use. `vijax.map` refuses it: modes of rows of such small concentrations are at zero, and say
-      nothing of the weights.
+      Data and queries are those of `vijax.models.hmm`; `vijax.grow` finds the number of states.
+      `vijax.map` refuses it: the modes of rows with concentrations that small are at zero, and have
+      no information on the weights.
 
     Raises:
       TypeError: no emission, or an argument of the emission given to the model.
@@ -112,65 +112,74 @@ def hdp_hmm(
     size = emission.num_components
     require(size > 1, "emission", "at least two components", size)
     rows = hmm(emission, FLOOR, FLOOR, float(stickiness), init)
-    of_rows: Any = rows.prior({})
+    rows_prior: Any = rows.prior({})
     reference = {
-        name: np.asarray(of_rows[name].concentration) for name in ("initial", "transition")
+        name: np.asarray(rows_prior[name].concentration) for name in ("initial", "transition")
     }
 
     def start(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
-        others = Product({name: q for name, q in prior.items() if name != "sticks"})
-        given: Any = prior["sticks"]
-        even = stick_breaking.nearly_even(given, size)
-        return Product({**rows.init(hyper, key, others, batch), "sticks": even})
+        chain_prior = Product({name: q for name, q in prior.items() if name != "sticks"})
+        sticks: Any = prior["sticks"]
+        even = stick_breaking.nearly_even(sticks, size)
+        return Product({**rows.init(hyper, key, chain_prior, batch), "sticks": even})
 
     sticks = lambda hyper: stick_breaking.dirichlet_process(hyper["gamma"], size - 1)
-    given = {"alpha": alpha, "gamma": gamma, "stickiness": stickiness}
+    hyperparameters = {"alpha": alpha, "gamma": gamma, "stickiness": stickiness}
     return dataclasses.replace(
         rows,
-        hyper={name: jnp.asarray(x, float) for name, x in given.items()},
+        hyper={name: jnp.asarray(x, float) for name, x in hyperparameters.items()},
         prior=PriorFunctions.from_priors({**rows.prior({}), "sticks": sticks}),
         init=start,
-        global_elbo=lambda hyper, stats: _of_rows(reference, hyper, stats),
+        global_elbo=lambda hyper, stats: _rows_bound(reference, hyper, stats),
         without_mode=("sticks", "initial", "transition"),
         blocks=(("initial", "transition", "components"), ("sticks",)),
     )
 
 
-def _of_rows(reference: dict[str, np.ndarray], hyper: Hyper, stats: Any) -> Float[Array, ""]:
-    """log p(initial, transition | v) over the densities that their priors have."""
+def _rows_bound(reference: dict[str, np.ndarray], hyper: Hyper, stats: Any) -> Float[Array, ""]:
+    """log p(initial, transition | v) less the log densities of their reference priors."""
     log_beta = stick_breaking.log_weights(stats["sticks"])
     mean = hyper["alpha"] * jnp.exp(log_beta) + FLOOR
-    first = _of_row(
+    first = _row_bound(
         hyper["alpha"], mean, stats["initial"].log, jnp.asarray(reference["initial"], mean.dtype)
     )
     staying = hyper["stickiness"] * jnp.eye(len(mean), dtype=mean.dtype)
     total = hyper["alpha"] + hyper["stickiness"]
-    old = jnp.asarray(reference["transition"], mean.dtype)
-    each = jax.vmap(_of_row, (None, 0, 0, 0))(
-        total, mean[None] + staying, stats["transition"].log, old
+    old_concentrations = jnp.asarray(reference["transition"], mean.dtype)
+    bounds = jax.vmap(_row_bound, (None, 0, 0, 0))(
+        total, mean[None] + staying, stats["transition"].log, old_concentrations
     )
-    return first + jnp.sum(each)
+    return first + jnp.sum(bounds)
 
 
-def _of_row(
-    total: Float[Array, ""], x: Float[Array, " K"], log: Float[Array, " K"], old: Float[Array, " K"]
+def _row_bound(
+    total: Float[Array, ""],
+    x: Float[Array, " K"],
+    log: Float[Array, " K"],
+    reference: Float[Array, " K"],
 ) -> Float[Array, ""]:
-    """The bound of E log p(pi_k | v), over the density Dirichlet(old)."""
+    """The bound of E log p(pi_k | v) less the log density of Dirichlet(reference)."""
     total = total + FLOOR * x.size
-    of_q = total_of(log)
-    shift = jax.lax.stop_gradient(digamma(jnp.where(jnp.isinf(of_q), total, of_q)))
-    new = log_gamma(total) - total * shift + jnp.sum(x * (log + shift) - log_gamma(x))
-    return new - jnp.vdot(old, log) + jnp.sum(log_gamma(old)) - log_gamma(jnp.sum(old))
+    total_of_q = find_total(log)
+    shift = jax.lax.stop_gradient(digamma(jnp.where(jnp.isinf(total_of_q), total, total_of_q)))
+    log_density = log_gamma(total) - total * shift + jnp.sum(x * (log + shift) - log_gamma(x))
+    return (
+        log_density
+        - jnp.vdot(reference, log)
+        + jnp.sum(log_gamma(reference))
+        - log_gamma(jnp.sum(reference))
+    )
 
 
-def total_of(log: Float[Array, " K"]) -> Float[Array, ""]:
+def find_total(log: Float[Array, " K"]) -> Float[Array, ""]:
     """The sum of the concentrations of a Dirichlet, from its E log pi.
 
-    At a sum C the concentrations are psi^-1(log + psi(C)), and their sum rises more slowly than C:
-    bisection. Where no Dirichlet has these, as at one pi, a draw or a point, it is infinite.
+    At a sum C the concentrations are psi^-1(log + psi(C)), and their sum rises more slowly than C,
+    so that bisection finds C. It is infinite if no Dirichlet has this E log pi, as for a draw or a
+    point pi.
 
     >>> c = jnp.array([0.2, 3.0, 40.0])
-    >>> print(total_of(digamma(c) - digamma(43.2)).round(1), total_of(jnp.log(c / 43.2)))
+    >>> print(find_total(digamma(c) - digamma(43.2)).round(1), find_total(jnp.log(c / 43.2)))
     43.2 inf
     """
     first, last = TOTALS[0], TOTALS[1][log.dtype.itemsize]

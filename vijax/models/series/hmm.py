@@ -4,10 +4,10 @@ HMMs).
     initial ~ Dirichlet,  rows of transition ~ Dirichlet,  z_1 ~ initial,  z_t | z_{t-1} ~
     transition[z_{t-1}], y_t | z_t = k ~ emission with parameters beta_k
 
-A sequence is a group; its path of states is one local variable, kept joint: q(z) is a Markov chain
-whose potentials are the statistics' gradient, its normaliser the forward recursion, its expected
-statistics forward-backward. `em` is Baum-Welch; with a Gibbs E-step paths are drawn by forward
-filtering and backward sampling."""
+A sequence is a group; its path of states is one joint local variable. q(z) is a Markov chain whose
+potentials are the gradient of the energy in its statistics. Its normaliser is computed by the
+forward recursion, its expected statistics by forward-backward. `em` is Baum-Welch; with a Gibbs
+E-step paths are drawn by forward filtering and backward sampling."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from vijax.families.chain import chains
 from vijax.models.emission import Emission, check_emission
 from vijax.models.emission.base import prior_expectation
 from vijax.models.energies.energy import energy_model
-from vijax.models.series.sequences import check_pair, check_values, hidden_markov, score_of
+from vijax.models.series.sequences import check_pair, check_values, hidden_markov, score_sequences
 from vijax.tree import to_device
 from vijax.xla.by_value import cache_by_value
 from vijax.xla.compiler import once_jit
@@ -63,8 +63,8 @@ def hmm(
     Returns:
       A `Model` with globals `initial`, `transition` and `components`. Data: a pair (y, mask) of
       shapes (N, T, D) and (N, T), the mask true on the steps that exist, which come first (see
-      `vijax.models.pad`). A step with a NaN was not seen: the chain goes through it, and its other
-      numbers are not read. (`arhmm`, `slds` and `state_space` read the numbers that are there.)
+      `vijax.models.pad`). A step with a NaN is unobserved: the chain runs through it, and its other
+      numbers are not read. (`arhmm`, `slds` and `state_space` read its other numbers.)
       `fit.locals(data, key=key)["z"]` are the laws of the paths: `.mode()` Viterbi's, `.probs`
       smoothed probabilities.
 
@@ -87,9 +87,9 @@ def hmm(
     def energy(
         stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]
     ) -> Float[Array, ""]:
-        y, seen = seen_steps(group[0])
+        y, is_observed = observed_steps(group[0])
         fits = jax.vmap(lambda y: log_likelihood(stats["components"], y))(y)
-        fits = jnp.where(seen[:, None], fits, 0.0)
+        fits = jnp.where(is_observed[:, None], fits, 0.0)
         z = stats["z"]
         chain = z.initial @ stats["initial"].log + jnp.vdot(z.transition, stats["transition"].log)
         return chain + jnp.vdot(z.unary, fits)
@@ -102,7 +102,7 @@ def hmm(
         )
         return {"z": MarkovChain(*zeros).with_context(jnp.asarray(mask, bool))}
 
-    made = energy_model(
+    plain_model = energy_model(
         globals={
             "initial": Dirichlet.from_concentration(initial_concentration * np.ones(size)),
             "transition": Dirichlet.from_concentration(rows),
@@ -117,38 +117,36 @@ def hmm(
         prior_as_point=prior_as_point,
         generative=hidden_markov(emission, lambda data: _check(emission, data)),
     )
-    made = dataclasses.replace(made, form=dataclasses.replace(made.form, enough=require_seen))
-    return expecting(made, prior_expectation(emission, steps))
+    plain_model = dataclasses.replace(
+        plain_model, form=dataclasses.replace(plain_model.form, enough=require_observations)
+    )
+    return expecting(plain_model, prior_expectation(emission, steps))
 
 
 @cache_by_value
 def states_by_kmeans(num_states: int, num_iters: int = 100) -> starts.Init:
-    """The start: each step in the state of the nearest centre, by k-means++ on the observations of
-    all sequences."""
+    """The start: states by k-means++ on the observations of all sequences."""
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         y, mask = map(jnp.asarray, context.data().data)
         mask = mask & context.counts()[:, None]
-        y, seen = seen_steps(y)
+        y, is_observed = observed_steps(y)
         points = y.reshape(-1, y.shape[-1]).astype(jnp.result_type(float))
-        weights = (mask & seen).reshape(-1).astype(points.dtype)
-        labels = starts.nearest_labels(key, points, weights, num_states, num_iters).reshape(
-            mask.shape
-        )
-        stats = jax.vmap(lambda z, m: chains.chain_stats(z, num_states, True, m, points.dtype))(
-            labels, mask
-        )
+        weights = (mask & is_observed).reshape(-1).astype(points.dtype)
+        labels = starts.nearest_labels(key, points, weights, num_states, num_iters)
+        chain_stats = lambda z, m: chains.chain_stats(z, num_states, True, m, points.dtype)
+        stats = jax.vmap(chain_stats)(labels.reshape(mask.shape), mask)
         return context.conditional({"z": MarkovChainStats(*stats)})
 
     return start
 
 
 def score(emission: Emission, q: Estimates, data: PyTree) -> Any:
-    """Held-out log probability of sequences at the posterior mean of the chain and the predictive
-    densities of the emissions (after EM and MAP at the point that they found): nats per step, with
-    its standard error over sequences."""
+    """Held-out log probability of sequences at the posterior mean of the chain, with predictive
+    densities of the emissions (after EM and MAP at the point estimate): nats per step, with a
+    standard error over sequences."""
     _check(emission, data)
-    return score_of(functools.partial(_log_densities, emission), q, data)
+    return score_sequences(functools.partial(_log_densities, emission), q, data)
 
 
 def _work(emission: Emission, q: Estimates, y: Array, mask: Array) -> int:
@@ -160,33 +158,33 @@ def _log_densities(emission: Emission, q: Estimates, y: Array, mask: Array) -> F
     """log p(y_n) at the mean chain and the predictive densities, sequence by sequence."""
     initial, transition = (jnp.log(q[name].mean()) for name in ("initial", "transition"))
     emit = jax.vmap(lambda y: emission.log_predictive(q["components"], y))
-    y, seen = seen_steps(y)
-    log_density = lambda y, seen: jnp.where(seen[:, None], emit(y), 0.0)
+    y, is_observed = observed_steps(y)
+    log_density = lambda y, is_observed: jnp.where(is_observed[:, None], emit(y), 0.0)
     return jax.vmap(
         lambda y, s, m: chains.chain_log_normalizer(initial, transition, log_density(y, s), m)
-    )(y, seen, mask)
+    )(y, is_observed, mask)
 
 
-def seen_steps(y: Array) -> tuple[Array, Bool[Array, "*batch T"]]:
-    """The steps, zero where one lacks a number, and a mask of those that lack none."""
+def observed_steps(y: Array) -> tuple[Array, Bool[Array, "*batch T"]]:
+    """The steps, with zeros for steps that lack a number, and the mask of the other steps."""
     if not jnp.issubdtype(y.dtype, jnp.floating):
         return y, jnp.ones(y.shape[:-1], bool)
-    seen = ~jnp.isnan(y).any(axis=-1)
-    return jnp.where(seen[..., None], y, 0.0), seen
+    is_observed = ~jnp.isnan(y).any(axis=-1)
+    return jnp.where(is_observed[..., None], y, 0.0), is_observed
 
 
 def _check(emission: Emission, data: PyTree) -> None:
     y, mask = check_pair(data)
     check_values(np.isinf(y), y, mask, "finite numbers, or NaN for a step that was not seen")
-    seen = mask & ~np.isnan(y).any(axis=-1)
-    if seen.any():
-        emission.check(y[seen])
+    is_observed = mask & ~np.isnan(y).any(axis=-1)
+    if is_observed.any():
+        emission.check(y[is_observed])
     else:
         emission.check(np.zeros_like(y[mask]))  # the number of columns
 
 
-def require_seen(data: PyTree) -> None:
-    """Raises ValueError where no step was seen: nothing would be fitted."""
+def require_observations(data: PyTree) -> None:
+    """Raises ValueError if no step is observed: nothing would be fitted."""
     y, mask = check_pair(data)
     if np.isnan(y[mask]).any(axis=-1).all():
         check_values(np.isnan(y), y, mask, "a step without NaN")

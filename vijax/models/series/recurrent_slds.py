@@ -1,21 +1,21 @@
-"""Recurrent switching linear dynamical systems: the law of motion switches where the path is
-(Linderman, Johnson, Miller, Adams, Blei and Paninski 2017).
+"""Recurrent switching linear dynamical systems: the law of motion switches with the position on the
+path (Linderman, Johnson, Miller, Adams, Blei and Paninski 2017).
 
-As `vijax.models.slds`, but for the transitions, which break a stick by logistic regressions on the
-path,
+The model is `vijax.models.slds` with other transitions, which break a stick by logistic regressions
+on the path,
 
     z_t = i with probability s(psi_ti) prod_{h<i} (1 - s(psi_th)),   psi_ti = w_i' x_{t-1} + r_i[z_{t-1}],   i < K - 1,
 
-s(psi) = 1 / (1 + e^-psi), and the last state takes the rest; (w_i, r_i) normal. Each regression
-that a step reaches, i <= z_t, is made conjugate by a Polya-gamma variable (Polson, Scott and Windle
-2013; Linderman et al. 2017, section 4):
+where s(psi) = 1 / (1 + e^-psi), the last state has the remaining probability, and (w_i, r_i) is
+normal. Each regression that a step reaches, i <= z_t, is made conjugate by a Polya-gamma variable
+(Polson, Scott and Windle 2013; Linderman et al. 2017, section 4):
 
     s(+-psi) = E[exp(+-psi / 2 - omega psi^2 / 2)] / 2,    omega ~ PG(1, 0)
 
-Where a step does not reach a regression, its omega has no term, and its law stays PG(1, 0): so the
-number of omega does not depend on z. Structured mean field, q(x) q(z) q(omega): both chains are
-kept joint, and all three are found in turn. The states are not exchangeable: the first ones part
-from all others by one plane."""
+If a step does not reach a regression, its omega has no term, and its law stays PG(1, 0), so that
+the number of omega does not depend on z. q is structured mean field, q(x) q(z) q(omega), with both
+chains joint; all three are updated in turn. The states are not exchangeable: the first state is
+separated from all others by one plane."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from vijax.families.scalar.polya_gamma import PolyaGammaStats
 from vijax.inference.estep import mean_field
 from vijax.models.energies.energy import energy_model
 from vijax.models.series import sequences
-from vijax.models.series.recurrent_start import by_slds
+from vijax.models.series.recurrent_start import start_by_slds
 from vijax.models.series.slds import (
     check_observations,
     first_step,
@@ -59,10 +59,10 @@ from vijax.models.series.switching_dynamics import Form, Motion
 from vijax.xla.by_value import cache_by_value
 
 START = 30.0
-"""Tilt of omega where E-steps begin: so large that the first path is not drawn to the planes that
-part the states."""
+"""Tilt of omega at the start of E-steps: so large that the first path is not pulled to the planes
+that separate the states."""
 STICKINESS = 5.0
-"""That of the system at whose paths a fit starts, counted in steps."""
+"""Stickiness, in steps, of the system at whose paths a fit starts."""
 
 
 @cache_by_value
@@ -92,15 +92,15 @@ def recurrent_slds(
 
     Args:
       dim: D, columns of the observations.
-      num_states: K, how many laws of motion, two or more.
+      num_states: K, number of laws of motion, two or more.
       latent_dim: Q, dimension of the hidden path.
-      num_inputs: M, how many of the last columns are inputs, which the motion depends on and which
+      num_inputs: M, number of last columns that are inputs: the motion depends on them, and they
           are not modelled.
       initial_concentration: concentration of the Dirichlet prior of the first state.
       stickiness: prior mean of the log odds of each regression for staying in a state.
       spread: prior standard deviation of the coefficients w and r of the switching.
-      persistence: a, how much of the last step a step keeps before the coefficients, whose prior
-          mean is 0, are added.
+      persistence: a, the share of the last step that a step keeps; coefficients of prior mean 0 are
+          added to it.
       strength: prior precision of the coefficients of motion and observations, in units of their
         noise precision, counted in observations.
       degrees: degrees of freedom of the Wishart prior of the precisions of the motion, above Q - 1;
@@ -109,14 +109,15 @@ def recurrent_slds(
           variance about one.
       shape: shape of the gamma prior of the noise precisions of observations and first steps.
       rate: rate of the same prior; data of another scale than one want another rate.
-      init: the start; by default at the paths of an `slds` after 40 steps; `after_slds` for those
-          of a fit of your own.
-      estep: how the locals are found in turn; by default `vijax.estep.mean_field(20, 1e-3)`.
+      init: the start; by default the paths of an `slds` after 40 steps; with `after_slds` the paths
+          of your own fit.
+      estep: the E-step, which updates the locals in turn; by default
+          `vijax.estep.mean_field(20, 1e-3)`.
 
     Returns:
-      A `Model` with the globals of `vijax.models.slds`, but for `transition`: `switching`
+      A `Model` with the globals of `vijax.models.slds`, where `switching` replaces `transition`
       (MultivariateNormal over (w_i, r_i), of Q + K numbers, batch (K - 1,)). Locals are `x`, `z`
-      and `omega`. Data, paths and draws as there.
+      and `omega`. Data, paths and draws are as for `slds`.
 
     Raises:
       ValueError: an argument outside its limits, one state; later, data unlike the above.
@@ -125,10 +126,10 @@ def recurrent_slds(
     >>> recurrent_slds(6, num_states=4, latent_dim=2).prior({})["switching"].mean().shape
     (3, 6)
     """
-    require(
-        num_states >= 2, "num_states", "two or more states, between which to switch", num_states
-    )
-    form, width = Form(latent_dim, 1, num_inputs, persistence), latent_dim + num_states
+    expected = "two or more states, between which to switch"
+    require(num_states >= 2, "num_states", expected, num_states)
+    form = Form(latent_dim, 1, num_inputs, persistence)
+    width = latent_dim + num_states
 
     def energy(
         stats: Any, group: tuple[Float[Array, "T C"], Bool[Array, " T"]]
@@ -148,16 +149,14 @@ def recurrent_slds(
             "z": states_template(num_states, False, group),
         }
 
-    sizes, concentrations = (
-        (dim, num_states, latent_dim, num_inputs),
-        (initial_concentration, 1.0, STICKINESS),
-    )
+    sizes = (dim, num_states, latent_dim, num_inputs)
+    concentrations = (initial_concentration, 1.0, STICKINESS)
     first = slds(*sizes, *concentrations, persistence, strength, degrees, variance, shape, rate)
     mean = np.concatenate(
         [np.zeros((num_states - 1, latent_dim)), 2 * stickiness * _stick(num_states)[1].T], 1
     )
     covariance = np.broadcast_to(spread**2 * np.eye(width), (num_states - 1, width, width))
-    made = energy_model(
+    plain_model = energy_model(
         globals={
             "initial": Dirichlet.from_concentration(initial_concentration * np.ones(num_states)),
             "switching": MultivariateNormal.from_mean_cov(mean, covariance),
@@ -167,19 +166,19 @@ def recurrent_slds(
         locals=locals_,
         energy=energy,
         example=(np.linspace(-1.0, 1.0, 3 * (dim + num_inputs)).reshape(3, -1), np.ones(3, bool)),
-        init=init or by_slds(first),
+        init=init or start_by_slds(first),
         estep=estep or mean_field(20, 1e-3),
         check_data=lambda data: check_observations(dim, num_inputs, data),
-        generative=_drawn(form, dim),
+        generative=_generative(form, dim),
     )
-    return expecting(made, expected_of_observations(dim, strength, shape, rate))
+    return expecting(plain_model, expected_of_observations(dim, strength, shape, rate))
 
 
 def switching_terms(
     dim: int, s: Any, x: Any, z: Any, omega: PolyaGammaStats, mask: Bool[Array, " T"]
 ) -> Float[Array, ""]:
-    """sum over t >= 2 of log p(z_t, omega_t | z_{t-1}, x_{t-1}), the density of omega under PG(1,
-    0) left out."""
+    """sum over t >= 2 of log p(z_t, omega_t | z_{t-1}, x_{t-1}), without the density of omega under
+    PG(1, 0)."""
     k = z.unary.shape[-1]
     reached, sign = _stick(k)
     product = lambda subscripts, *of: jnp.einsum(subscripts, *of, precision="highest")
@@ -193,17 +192,17 @@ def switching_terms(
     of_path = product("iqp,tqp->ti", outer[:, :dim, :dim], square) * reach.sum(1)
     cross = 0.5 * (outer[:, :dim, dim:] + outer[:, dim:, :dim].mT)
     mixed = product("tki,tik->ti", reach, product("iqk,tq->tik", cross, before))
-    alone = product("tki,ik->ti", reach, jnp.diagonal(outer[:, dim:, dim:], axis1=1, axis2=2))
+    of_states = product("tki,ik->ti", reach, jnp.diagonal(outer[:, dim:, dim:], axis1=1, axis2=2))
     return (
         linear
-        - 0.5 * jnp.vdot(omega.value, of_path + 2 * mixed + alone)
+        - 0.5 * jnp.vdot(omega.value, of_path + 2 * mixed + of_states)
         - math.log(2.0) * jnp.sum(reach)
     )
 
 
 def _stick(k: int) -> tuple[Float[np.ndarray, "K S"], Float[np.ndarray, "K S"]]:
-    """For each state and each regression: 1 where it is reached; +1/2 where it says yes, -1/2 where
-    it says no."""
+    """For each state and regression: 1 if the regression is reached, else 0; and +1/2 if it chooses
+    the state, -1/2 if it passes on."""
     state, regression = np.arange(k)[:, None], np.arange(k - 1)[None]
     reached = (state >= regression).astype(float)
     return reached, np.where(state == regression, 0.5, -0.5) * reached
@@ -217,30 +216,33 @@ def stick_logits(values: Any, dim: int, x: Float[Array, " Q"], z: Array) -> Floa
     """
     psi = values[:, :dim] @ x + values[:, dim:][:, z]
     stays = jnp.cumsum(log_sigmoid(-psi))
-    rest = jnp.concatenate([jnp.zeros_like(psi[:1]), stays])
-    return rest + jnp.concatenate([log_sigmoid(psi), jnp.zeros_like(psi[:1])])
+    log_rest = jnp.concatenate([jnp.zeros_like(psi[:1]), stays])
+    return log_rest + jnp.concatenate([log_sigmoid(psi), jnp.zeros_like(psi[:1])])
 
 
-def _drawn(form: Form, dim: int) -> Generative:
+def _generative(form: Form, dim: int) -> Generative:
     """Draws of a recurrent switching linear dynamical system."""
 
     def walk(
         values: Values, inputs: Array, z: Array, x: Array, goes_on: Any, key: PRNGKeyArray
     ) -> tuple[Array, Array]:
-        """States and a path after `z` and `x`; from their first laws where there are none."""
-        motion = Motion.of(form, values["dynamics"])
+        """States and a path after `z` and `x` if `goes_on`, else from their first laws."""
+        motion = Motion.from_values(form, values["dynamics"])
         key_z, key_x, key = jax.random.split(key, 3)
         first = jax.random.categorical(key_z, jnp.log(values["initial"])), first_step(values, key_x)
 
         def go(carry: tuple, step: tuple) -> tuple[tuple, tuple]:
-            z, x, is_there = carry
+            z, x, has_last = carry
             u, key = step
             key_z, key_x = jax.random.split(key)
-            new = jax.random.categorical(key_z, stick_logits(values["switching"], form.dim, x, z))
+            new_z = jax.random.categorical(key_z, stick_logits(values["switching"], form.dim, x, z))
             nothing = jnp.full((1, form.dim), jnp.nan, x.dtype)
-            moved = motion.follow(new[None], u[None], x[None], nothing, key_x)[0]
-            new, moved = jnp.where(is_there, new, first[0]), jnp.where(is_there, moved, first[1])
-            return (new, moved, jnp.array(True)), (new, moved)
+            new_x = motion.follow(new_z[None], u[None], x[None], nothing, key_x)[0]
+            new_z, new_x = (
+                jnp.where(has_last, new_z, first[0]),
+                jnp.where(has_last, new_x, first[1]),
+            )
+            return (new_z, new_x, jnp.array(True)), (new_z, new_x)
 
         start = z, x, jnp.asarray(goes_on)
         return jax.lax.scan(go, start, (inputs, jax.random.split(key, len(inputs))))[1]
@@ -249,13 +251,11 @@ def _drawn(form: Form, dim: int) -> Generative:
         hyper: Any, values: Values, layout: sequences.Steps, key: PRNGKeyArray
     ) -> dict[str, Array]:
         size = len(layout.mask)
-        none = (
-            jnp.zeros(size, jnp.int32),
-            jnp.zeros((size, form.dim), layout.y.dtype),
-            jnp.zeros(size, bool),
-        )
-        one = lambda inputs, z, x, goes_on, key: walk(values, inputs, z, x, goes_on, key)
-        z, x = jax.vmap(one)(layout.y[..., dim:], *none, jax.random.split(key, size))
+        no_z = jnp.zeros(size, jnp.int32)
+        no_x = jnp.zeros((size, form.dim), layout.y.dtype)
+        none = (no_z, no_x, jnp.zeros(size, bool))
+        draw = lambda inputs, z, x, goes_on, key: walk(values, inputs, z, x, goes_on, key)
+        z, x = jax.vmap(draw)(layout.y[..., dim:], *none, jax.random.split(key, size))
         return {"z": z, "x": x}
 
     def data(
@@ -271,16 +271,14 @@ def _drawn(form: Form, dim: int) -> Generative:
         num_steps: int,
         key: PRNGKeyArray,
     ) -> tuple[Values, sequences.Steps]:
-        next_ = sequences.after(layout, num_steps)
-        ends = (
-            sequences.last_of(local["z"], layout.mask),
-            sequences.last_of(local["x"], layout.mask),
-        )
-        one = lambda inputs, z, x, goes_on, key: walk(values, inputs, z, x, goes_on, key)
+        next_ = sequences.next_steps(layout, num_steps)
+        last_z = sequences.last_steps(local["z"], layout.mask)
+        last_x = sequences.last_steps(local["x"], layout.mask)
+        draw = lambda inputs, z, x, goes_on, key: walk(values, inputs, z, x, goes_on, key)
         keys = jax.random.split(key, len(layout.mask))
-        z, x = jax.vmap(one)(next_.y[..., dim:], *ends, layout.mask.any(axis=1), keys)
+        z, x = jax.vmap(draw)(next_.y[..., dim:], last_z, last_x, layout.mask.any(axis=1), keys)
         return {"z": z, "x": x}, next_
 
     check = lambda data: check_observations(dim, form.num_inputs, data)
     like = sequences.steps_like(check, np.zeros(dim + form.num_inputs))
-    return Generative(like, data, local, sequences.observed, ahead=ahead)
+    return Generative(like, data, local, sequences.observations, ahead=ahead)

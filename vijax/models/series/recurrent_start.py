@@ -1,5 +1,5 @@
-"""Starts of recurrent switching linear dynamical systems: at the paths of a system whose switching
-does not depend on the path, `vijax.models.slds`, whose optima are easier to find."""
+"""Starts of recurrent switching linear dynamical systems at the paths of a `vijax.models.slds`. Its
+switching does not depend on the path, so that its optima are easier to find."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROUNDS = 40
 
 
 @cache_by_value
-def by_slds(first: Model) -> starts.Init:
+def start_by_slds(first: Model) -> starts.Init:
     """The start at the paths of `first`, a `vijax.models.slds` with as many states and dimensions,
     after some rounds of coordinate ascent from its own start."""
 
@@ -34,9 +34,9 @@ def by_slds(first: Model) -> starts.Init:
         batch, hyper = context.data(), tree.as_arrays(first.hyper)
         prior = first.prior(hyper)
         assert first.locals.start is not None
-        begun = first.init(hyper, key_start, prior, batch), first.locals.start(hyper, batch)
+        first_round = first.init(hyper, key_start, prior, batch), first.locals.start(hyper, batch)
         body = lambda i, carry: _one_round(first, hyper, prior, batch, key, *carry)
-        _, local = jax.lax.fori_loop(0, ROUNDS, body, begun)
+        _, local = jax.lax.fori_loop(0, ROUNDS, body, first_round)
         return context.conditional(_statistics(local))
 
     return start
@@ -51,22 +51,22 @@ def _one_round(
     q: Product,
     local: Any,
 ) -> tuple[Product, Any]:
-    """The globals at the locals that are found at given ones, and these. What rounding has left no
-    law of its family stays as it was."""
+    """The globals after an E-step, and the locals of this E-step. A global that rounding takes out
+    of its family keeps its value."""
 
     def bound(stats: Any) -> tuple[Any, Any]:
-        said = model.local_elbo(hyper, stats, batch._replace(local=local), key, model.estep)
-        scale = 1.0 if batch.num_groups is None else batch.num_groups / said.num_groups
-        return scale * said.total, said.local
+        elbo = model.local_elbo(hyper, stats, batch._replace(local=local), key, model.estep)
+        scale = 1.0 if batch.num_groups is None else batch.num_groups / elbo.num_groups
+        return scale * elbo.total, elbo.local
 
-    message, found = jax.grad(bound, has_aux=True)(q.expected_stats())
+    message, new_local = jax.grad(bound, has_aux=True)(q.expected_stats())
     implied = tree.add(prior, prior.with_naturals(message))
-    return jax.tree.map(jnp.where, implied.in_domain(), implied, q), found
+    return jax.tree.map(jnp.where, implied.in_domain(), implied, q), new_local
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AfterSlds:
-    """The start at given statistics of the locals. Starts of equal numbers are equal, so that a
+    """The start at these statistics of the locals. Starts with equal numbers are equal, so that a
     model made again with one compiles nothing.
 
     Attributes:
@@ -91,15 +91,14 @@ class AfterSlds:
 
 
 def after_slds(local: Mapping[str, Any]) -> AfterSlds:
-    """The start at the paths of a fitted `vijax.models.slds`: one of another key, of more steps or
-    restarts, or of other settings than the short fit at whose paths a `recurrent_slds` begins by
-    itself.
+    """The start at the paths of a fitted `vijax.models.slds`. Use it to start a `recurrent_slds`
+    from your own `slds` fit instead of the short built-in one.
 
     Args:
       local: `fit.locals(data, key=key)` of a fit of `slds`, with as many states and dimensions, to
           the same data.
 
-    Such as::
+    Example::
 
         first = vijax.fit(vijax.cavi(vijax.models.slds(dim, 4, 2)), data, num_steps=100, key=key)
         model = recurrent_slds(dim, 4, 2, init=after_slds(first.locals(data, key=key)))
@@ -108,8 +107,8 @@ def after_slds(local: Mapping[str, Any]) -> AfterSlds:
 
 
 def _statistics(local: Mapping[str, Any]) -> dict[str, Any]:
-    """Mean statistics of the locals, from the paths of `vijax.models.slds`: omega as where nothing
-    is known."""
+    """Mean statistics of the locals from the paths of `vijax.models.slds`, with omega at PG(1,
+    0)."""
     x, z = local["x"], local["z"]
     steps, k = z.num_steps, z.num_states
     moves = jnp.broadcast_to(z.transition[:, None], (len(z.transition), steps - 1, k, k))

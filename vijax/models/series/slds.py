@@ -1,16 +1,16 @@
-"""Switching linear dynamical systems: a hidden path whose linear law of motion switches, seen with
-noise (Ghahramani and Hinton 2000; Fox, Sudderth, Jordan and Willsky 2011).
+"""Switching linear dynamical systems: noisy observations of a hidden path whose linear law of
+motion switches (Ghahramani and Hinton 2000; Fox, Sudderth, Jordan and Willsky 2011).
 
     initial ~ Dirichlet,  rows of transition ~ Dirichlet,  z_1 ~ initial,  z_t | z_{t-1} ~ transition[z_{t-1}],
     x_1q ~ N(m_q, 1 / p_q),   x_t - a x_{t-1} | z_t = k ~ N(A_k x_{t-1} + B_k u_t + b_k, L_k^-1),
     y_td ~ N(c_d' x_t + e_d, 1 / r_d)
 
 with u_t inputs, a the persistence, (A_k, B_k, b_k) and L_k matrix-normal-Wishart, the other pairs
-normal-gamma. A sequence is a group. Structured mean field, q(z) q(x): both chains are kept joint.
-q(x) is a Gaussian chain, by the Kalman filter and smoother in information form, of the expected
-dynamics, each state's weighted by its probability at that step; q(z) is a Markov chain, by
-forward-backward, of the states' expected log densities under the pairs (x_{t-1}, x_t). The two are
-found in turn, and the bound never falls.
+normal-gamma. A sequence is a group. q is structured mean field, q(z) q(x), with both chains joint.
+q(x) is a Gaussian chain of the expected dynamics, in which each state is weighted by its
+probability at the step; it is computed by the Kalman filter and smoother in information form. q(z)
+is a Markov chain of the expected log densities of the states under the pairs (x_{t-1}, x_t); it is
+computed by forward-backward. The two are updated in turn, so that the bound never falls.
 
 The likelihood determines x up to an invertible affine map only; compare what does not depend on it.
 """
@@ -89,15 +89,15 @@ def slds(
 
     Args:
       dim: D, columns of the observations.
-      num_states: K, how many laws of motion.
+      num_states: K, number of laws of motion.
       latent_dim: Q, dimension of the hidden path.
-      num_inputs: M, how many of the last columns are inputs, which the motion depends on and which
+      num_inputs: M, number of last columns that are inputs: the motion depends on them, and they
           are not modelled.
       initial_concentration: concentration of the Dirichlet prior of the first state.
       transition_concentration: concentration of the Dirichlet priors of the next state given each.
       stickiness: number added to the concentration of staying in a state.
-      persistence: a, how much of the last step a step keeps before the coefficients, whose prior
-          mean is 0, are added.
+      persistence: a, the share of the last step that a step keeps; coefficients of prior mean 0 are
+          added to it.
       strength: prior precision of all coefficients and means, in units of their noise precision,
         counted in observations.
       degrees: degrees of freedom of the Wishart prior of the precisions of the motion, above Q - 1;
@@ -108,7 +108,8 @@ def slds(
       rate: rate of the same prior; data of another scale than one want another rate.
       init: the start; by default the path of leading principal components, smoothed, and states by
         clusters of windows of like motion.
-      estep: how the two chains are found in turn; by default `vijax.estep.mean_field(20, 1e-3)`.
+      estep: the E-step, which updates the two chains in turn; by default
+          `vijax.estep.mean_field(20, 1e-3)`.
 
     Returns:
       A `Model` with globals `initial`, `transition`, `start` (NormalGamma, batch (Q,)), `dynamics`
@@ -143,7 +144,7 @@ def slds(
     ) -> Float[Array, ""]:
         return chain_terms(stats) + path_terms(form, dim, stats, group)
 
-    made = energy_model(
+    plain_model = energy_model(
         globals={
             **chain_priors(num_states, initial_concentration, transition_concentration, stickiness),
             **motion_priors(form, num_states, strength, degrees, variance, shape, rate),
@@ -158,9 +159,9 @@ def slds(
         init=init or start_of_paths(form, dim, num_states),
         estep=estep or mean_field(20, 1e-3),
         check_data=lambda data: check_observations(dim, num_inputs, data),
-        generative=drawn(form, dim),
+        generative=slds_generative(form, dim),
     )
-    return expecting(made, expected_of_observations(dim, strength, shape, rate))
+    return expecting(plain_model, expected_of_observations(dim, strength, shape, rate))
 
 
 def motion_priors(
@@ -180,29 +181,28 @@ def motion_priors(
 
 
 def states_template(num_states: int, shared: bool, group: tuple[Array, Array]) -> MarkovChain:
-    """The chain of equally likely paths; its transitions are shared by all steps, or each step has
-    its own."""
+    """The chain of equally likely paths; all steps share the transitions, or each step has its
+    own."""
     y, mask = group
-    dtype, k, steps = jnp.result_type(float), num_states, len(y)
+    dtype = jnp.result_type(float)
+    k, steps = num_states, len(y)
     shapes = (k,), (k, k) if shared else (steps - 1, k, k), (steps, k)
     zeros = (to_device(np.zeros(shape, dtype)) for shape in shapes)
     return MarkovChain(*zeros).with_context(jnp.asarray(mask, bool))
 
 
 def path_terms(form: Form, dim: int, stats: Any, group: tuple[Array, Array]) -> Float[Array, ""]:
-    """log p(y, x | z, globals) of one sequence: of its first step, of its moves by state, and of
-    its observations."""
+    """log p(y, x | z, globals) of one sequence: its first step, moves and observations."""
     y, mask = group
     inputs = jnp.where(mask[:, None], y[:, dim:], 0.0)
-    return motion_terms(form, stats, inputs, mask) + observation_terms(
-        stats["observation"], stats["x"], y[:, :dim], mask
-    )
+    motion = motion_terms(form, stats, inputs, mask)
+    return motion + observation_terms(stats["observation"], stats["x"], y[:, :dim], mask)
 
 
 def motion_terms(
     form: Form, stats: Any, inputs: Float[Array, "T M"], mask: Bool[Array, " T"]
 ) -> Float[Array, ""]:
-    """log p(x | z, globals) of one sequence: of its first step, and of its moves by state."""
+    """log p(x | z, globals) of one sequence: its first step, and its moves by state."""
     x = stats["x"]
     first = first_terms(stats["start"], x.value[0], jnp.diagonal(x.outer[0]))
     moves = expected_step_densities(form, stats["dynamics"], x, inputs)
@@ -229,17 +229,15 @@ def chain_priors(
 
 @cache_by_value
 def start_of_paths(form: Form, dim: int, num_states: int, variance: float = 0.05) -> starts.Init:
-    """The start: the path that `vijax.models.linear_gaussian_state_space` starts at, its leading
-    principal components, known up to `variance`; and states by clusters of windows in which that
-    path, smoothed, moves alike."""
+    """The start: the first path of `vijax.models.linear_gaussian_state_space`, from leading
+    principal components, known up to `variance`; and states by clusters of windows of like motion
+    on this path, smoothed."""
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         y, mask = context.data().data
-        y, mask = (
-            jnp.asarray(y, jnp.result_type(float)),
-            jnp.asarray(mask, bool) & context.counts()[:, None],
-        )
-        path = smoothed(window_scores(y[..., :dim], mask, form.dim), mask)
+        y = jnp.asarray(y, jnp.result_type(float))
+        mask = jnp.asarray(mask, bool) & context.counts()[:, None]
+        path = smooth(window_scores(y[..., :dim], mask, form.dim), mask)
         return implied_by_path(form, num_states, variance, key, context, path, y[..., dim:], mask)
 
     return start
@@ -255,39 +253,36 @@ def implied_by_path(
     inputs: Float[Array, "N T M"],
     mask: Bool[Array, "N T"],
 ) -> Product:
-    """The globals implied by a path that is known up to `variance`, and by states of like motion on
-    it."""
+    """The globals implied by a path that is known up to `variance`, and by its states of like
+    motion."""
     labels = labels_by_motion(form, key, jnp.concatenate([path, inputs], -1), mask, num_states)
-    states = jax.vmap(lambda z, m: chains.chain_stats(z, num_states, True, m, path.dtype))(
-        labels, mask
-    )
+    chain_stats = lambda z, m: chains.chain_stats(z, num_states, True, m, path.dtype)
+    states = jax.vmap(chain_stats)(labels, mask)
     chain: Any = path_template(form.dim, (path[0], mask[0]))["x"]
-    exact: LinearGaussianChainStats = jax.vmap(lambda x, m: chain.with_context(m).stats(x))(
-        path, mask
-    )
-    spread = jnp.where(
-        mask[..., None, None], variance * jnp.eye(form.dim, dtype=path.dtype)[None, None], 0.0
-    )
-    # The errors of neighbouring steps are nearly the same: else the motion would seem to have their
-    # noise.
-    both = mask[:, 1:, None, None] & mask[:, :-1, None, None]
-    cross = exact.cross + jnp.where(both, 0.9 * spread[:, 1:], 0.0)
+    path_stats = lambda x, m: chain.with_context(m).stats(x)
+    exact: LinearGaussianChainStats = jax.vmap(path_stats)(path, mask)
+    covariance = variance * jnp.eye(form.dim, dtype=path.dtype)[None, None]
+    spread = jnp.where(mask[..., None, None], covariance, 0.0)
+    # The errors of neighbouring steps are strongly correlated: independent ones would look like
+    # noise of the motion.
+    are_known = mask[:, 1:, None, None] & mask[:, :-1, None, None]
+    cross = exact.cross + jnp.where(are_known, 0.9 * spread[:, 1:], 0.0)
     x = exact._replace(outer=exact.outer + spread, cross=cross)
     return context.conditional({"x": x, "z": MarkovChainStats(*states)})
 
 
-def smoothed(path: Float[Array, "N T Q"], mask: Bool[Array, "N T"]) -> Float[Array, "N T Q"]:
-    """Means of five neighbouring steps, binomial weights."""
-    weights, steps = (1.0, 4.0, 6.0, 4.0, 1.0), path.shape[1]
+def smooth(path: Float[Array, "N T Q"], mask: Bool[Array, "N T"]) -> Float[Array, "N T Q"]:
+    """Means of five neighbouring steps with binomial weights."""
+    weights = (1.0, 4.0, 6.0, 4.0, 1.0)
+    steps = path.shape[1]
     wide = lambda a: jnp.pad(jnp.where(mask[..., None], a, 0.0), ((0, 0), (2, 2), (0, 0)))
     total = lambda a: sum(w * wide(a)[:, i : i + steps] for i, w in enumerate(weights))
-    return jnp.where(
-        mask[..., None], total(path) / jnp.maximum(total(jnp.ones_like(path)), 1.0), 0.0
-    )
+    mean = total(path) / jnp.maximum(total(jnp.ones_like(path)), 1.0)
+    return jnp.where(mask[..., None], mean, 0.0)
 
 
 def check_observations(dim: int, num_inputs: int, data: PyTree) -> None:
-    """Raises ValueError on data that are no pair (y, mask) of these columns."""
+    """Raises ValueError unless data are a pair (y, mask) with these columns."""
     check_columns(data, dim, num_inputs)
 
 
@@ -299,42 +294,45 @@ def observed_draws(
     key: PRNGKeyArray,
 ) -> Float[Array, "N T C"]:
     """Observations of paths, and the inputs as they are."""
-    found = values["observation"]
-    mean = path @ found.coefficients[:, :-1].T + found.coefficients[:, -1][None, None]
+    observation = values["observation"]
+    mean = path @ observation.coefficients[:, :-1].T + observation.coefficients[:, -1][None, None]
     noise = jax.random.normal(key, mean.shape, mean.dtype)
-    y = mean + noise / jnp.sqrt(found.precision)[None, None]
-    return sequences.padded(jnp.concatenate([y, layout.y[..., dim:]], -1), layout)
+    y = mean + noise / jnp.sqrt(observation.precision)[None, None]
+    return sequences.mask_padding(jnp.concatenate([y, layout.y[..., dim:]], -1), layout)
 
 
 def first_step(values: Values, key: PRNGKeyArray) -> Float[Array, " Q"]:
     """A draw of x_1."""
     law = values["start"]
-    return law.mean + jax.random.normal(key, law.mean.shape, law.mean.dtype) / jnp.sqrt(
-        law.precision
-    )
+    noise = jax.random.normal(key, law.mean.shape, law.mean.dtype)
+    return law.mean + noise / jnp.sqrt(law.precision)
 
 
-def drawn(form: Form, dim: int) -> Generative:
+def slds_generative(form: Form, dim: int) -> Generative:
     """Draws of a switching linear dynamical system."""
 
-    def moved(
+    def draw_path(
         values: Values, z: Array, inputs: Array, before: Array, is_first: Any, key: PRNGKeyArray
     ) -> Float[Array, "T Q"]:
-        """A path after the step `before`; from its first law where there is none."""
+        """A path after the step `before`; from the law of the first step if `is_first`."""
         key_first, key = jax.random.split(key)
-        given = jnp.full((len(z), form.dim), jnp.nan, before.dtype)
-        given = given.at[0].set(jnp.where(is_first, first_step(values, key_first), jnp.nan))
-        return Motion.of(form, values["dynamics"]).follow(z, inputs, before[None], given, key)
+        fixed = jnp.full((len(z), form.dim), jnp.nan, before.dtype)
+        fixed = fixed.at[0].set(jnp.where(is_first, first_step(values, key_first), jnp.nan))
+        return Motion.from_values(form, values["dynamics"]).follow(
+            z, inputs, before[None], fixed, key
+        )
 
     def local(
         hyper: Any, values: Values, layout: sequences.Steps, key: PRNGKeyArray
     ) -> dict[str, Array]:
         size, num_steps = layout.mask.shape
         key_z, key_x = jax.random.split(key)
-        one = lambda key: sequences.path(values["initial"], values["transition"], num_steps, key)
-        z = jax.vmap(one)(jax.random.split(key_z, size))
+        draw_states = lambda key: sequences.path(
+            values["initial"], values["transition"], num_steps, key
+        )
+        z = jax.vmap(draw_states)(jax.random.split(key_z, size))
         before = jnp.zeros((size, form.dim), layout.y.dtype)
-        follow = lambda z, inputs, before, key: moved(values, z, inputs, before, True, key)
+        follow = lambda z, inputs, before, key: draw_path(values, z, inputs, before, True, key)
         return {
             "z": z,
             "x": jax.vmap(follow)(z, layout.y[..., dim:], before, jax.random.split(key_x, size)),
@@ -354,15 +352,15 @@ def drawn(form: Form, dim: int) -> Generative:
         key: PRNGKeyArray,
     ) -> tuple[Values, sequences.Steps]:
         key_z, key_x = jax.random.split(key)
-        next_ = sequences.after(layout, num_steps)
+        next_ = sequences.next_steps(layout, num_steps)
         laws = values["initial"], values["transition"]
-        z = sequences.paths_after(local["z"], layout.mask, *laws, num_steps, key_z)
-        ends = sequences.last_of(local["x"], layout.mask), ~layout.mask.any(axis=1)
-        follow = lambda *of: moved(values, *of)
+        z = sequences.continue_paths(local["z"], layout.mask, *laws, num_steps, key_z)
+        ends = sequences.last_steps(local["x"], layout.mask), ~layout.mask.any(axis=1)
+        follow = lambda *of: draw_path(values, *of)
         x = jax.vmap(follow)(z, next_.y[..., dim:], *ends, jax.random.split(key_x, len(z)))
         return {"z": z, "x": x}, next_
 
     like = sequences.steps_like(
         lambda data: check_observations(dim, form.num_inputs, data), np.zeros(dim + form.num_inputs)
     )
-    return Generative(like, data, local, sequences.observed, ahead=ahead)
+    return Generative(like, data, local, sequences.observations, ahead=ahead)

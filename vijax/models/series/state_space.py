@@ -4,16 +4,17 @@
 
 independently over k = 1..K and d = 1..D, each pair of coefficients and precision, (m_k, p_k), (a_k,
 q_k) and ((c_d, b_d), r_d), from a normal-gamma prior. A sequence is a group; its path x is one
-local variable, kept joint: q(x) is a Gaussian chain whose potentials are the statistics' gradient,
-its normaliser the Kalman filter, its expected statistics the smoother. `em` is the algorithm of
-Shumway and Stoffer (1982), `cavi` the one of Beal (2003, chapter 5) with learnt state noise.
+joint local variable. q(x) is a Gaussian chain whose potentials are the gradient of the energy in
+its statistics. Its normaliser is computed by the Kalman filter, its expected statistics by the
+smoother. `em` is the algorithm of Shumway and Stoffer (1982), `cavi` that of Beal (2003, chapter 5)
+with learnt state noise.
 
-The likelihood determines x up to an invertible linear map only (independent noise over k is no
-restriction: a map makes it so). Priors choose weakly among equals; `em`, which has none, stays near
-its start, where states have variance about one. Compare quantities that do not depend on the map:
-predictions, likelihoods, the eigenvalues of the dynamics. A column that is never observed has no
-maximum either; `em` leaves its coefficients and noise at their start, and counts this among the
-retractions."""
+The likelihood determines x only up to an invertible linear map (independent noise over k is no
+restriction: a map makes it independent). Priors choose weakly among equals; `em`, which has none,
+stays near its start, where states have variance about one. Compare quantities that do not depend on
+the map: predictions, likelihoods, the eigenvalues of the dynamics. A column that is never observed
+has no maximum either; `em` leaves its coefficients and noise at their start, and counts this among
+the retractions."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ from vijax.families import (
     Product,
 )
 from vijax.models.energies.energy import energy_model, zero_stats
-from vijax.models.series.sequences import check_pair, check_values, linear_gaussian, score_of
+from vijax.models.series.sequences import check_pair, check_values, linear_gaussian, score_sequences
 from vijax.spreads import is_rounding
 from vijax.tree import to_device
 from vijax.xla.by_value import cache_by_value
@@ -96,7 +97,7 @@ def linear_gaussian_state_space(
     >>> print(np.sort(turn).round(2))  # a rotation by a third of a radian a step
     [-0.33  0.33]
     """
-    made = energy_model(
+    plain_model = energy_model(
         globals={
             "initial": NormalGamma.from_parameters(np.zeros(num_states), strength, shape, rate),
             "dynamics": regression_prior(num_states, num_states, strength, shape, rate),
@@ -110,13 +111,13 @@ def linear_gaussian_state_space(
         score=lambda hyper, q, data, key: score(q, data, dim),
         generative=linear_gaussian(dim, lambda data: _check(data, dim)),
     )
-    return expecting(made, expected_of_observations(dim, strength, shape, rate))
+    return expecting(plain_model, expected_of_observations(dim, strength, shape, rate))
 
 
 def expected_of_observations(
     dim: int, strength: float, shape: float, rate: float
 ) -> PriorExpectation:
-    """The expectations that the priors of coefficients and noise have of D observed columns."""
+    """The D observed columns that the priors of coefficients and noise expect."""
     strain = place_scale_strain(0.0, strength, 2.0 * rate, 2.0 * shape)
     deviation = math.sqrt(rate / shape)
     columns = lambda data: steps(data)[:, :dim]
@@ -155,17 +156,16 @@ def _dynamics_terms(
     pull = jnp.vdot(s.precision_times_value, cross.T) - 0.5 * jnp.vdot(
         jnp.sum(s.precision_times_outer, 0), before
     )
-    return pull + 0.5 * (
-        jnp.sum(moves) * jnp.sum(s.log_precision - _LOG_2PI) - jnp.vdot(s.precision, after)
-    )
+    log_constant = jnp.sum(moves) * jnp.sum(s.log_precision - _LOG_2PI)
+    return pull + 0.5 * (log_constant - jnp.vdot(s.precision, after))
 
 
 def observation_terms(
     s: Any, x: LinearGaussianChainStats, y: Float[Array, "T D"], mask: Bool[Array, " T"]
 ) -> Float[Array, ""]:
     """sum over observed entries of log N(y_td; c_d' x_t + b_d, 1 / r_d)."""
-    seen = (mask[:, None] & ~jnp.isnan(y)).astype(x.value.dtype)
-    y = jnp.where(seen > 0, y, 0.0)
+    is_observed = (mask[:, None] & ~jnp.isnan(y)).astype(x.value.dtype)
+    y = jnp.where(is_observed > 0, y, 0.0)
     # Coefficients (c, b) meet the statistics of (x, 1).
     linear = jnp.einsum("td,tk->dk", y, x.value, precision="highest")
     pull = jnp.vdot(s.precision_times_value[:, :-1], linear) + s.precision_times_value[
@@ -173,9 +173,11 @@ def observation_terms(
     ] @ jnp.sum(y, 0)
     square, cross = s.precision_times_outer[:, :-1, :-1], s.precision_times_outer[:, :-1, -1]
     cross = 0.5 * (cross + s.precision_times_outer[:, -1, :-1])
-    spread = jnp.vdot(square, jnp.einsum("td,tij->dij", seen, x.outer, precision="highest"))
-    spread += 2 * jnp.vdot(cross, jnp.einsum("td,tk->dk", seen, x.value, precision="highest"))
-    count = jnp.sum(seen, 0)
+    spread = jnp.vdot(square, jnp.einsum("td,tij->dij", is_observed, x.outer, precision="highest"))
+    spread += 2 * jnp.vdot(
+        cross, jnp.einsum("td,tk->dk", is_observed, x.value, precision="highest")
+    )
+    count = jnp.sum(is_observed, 0)
     spread += jnp.vdot(s.precision_times_outer[:, -1, -1], count) + jnp.vdot(
         s.precision, jnp.sum(y**2, 0)
     )
@@ -184,27 +186,22 @@ def observation_terms(
 
 @cache_by_value
 def start_by_windows(num_states: int, variance: float = 0.05) -> starts.Init:
-    """The start: states that predict. They are the leading principal components, scaled to variance
-    one, of windows (y_t, ..., y_{t+L-1}) of the observations about their means, with columns scaled
-    alike (missing entries at their means). The window is as long as K needs: windows of a noiseless
+    """The start: states that predict the next steps. They are the leading principal components,
+    scaled to variance one, of windows (y_t, ..., y_{t+L-1}) of the standardised observations, with
+    missing entries at their means. L is large enough for K states: the windows of a noiseless
     system span its states (observability). States count as known up to `variance`, so that all
     noise precisions have a mode, as points need; a little noise from the key separates restarts."""
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         y, mask = context.data().data
-        y, mask = (
-            jnp.asarray(y, jnp.result_type(float)),
-            jnp.asarray(mask, bool) & context.counts()[:, None],
-        )
+        y = jnp.asarray(y, jnp.result_type(float))
+        mask = jnp.asarray(mask, bool) & context.counts()[:, None]
         scores = window_scores(y, mask, num_states)
         scores += 0.1 * jax.random.normal(key, scores.shape, scores.dtype)
         chain: Any = path_template(num_states, (y[0], mask[0]))["x"]
         exact = jax.vmap(lambda x, steps: chain.with_context(steps).stats(x))(scores, mask)
-        spread = jnp.where(
-            mask[..., None, None],
-            variance * jnp.eye(num_states, dtype=scores.dtype)[None, None],
-            0.0,
-        )
+        covariance = variance * jnp.eye(num_states, dtype=scores.dtype)[None, None]
+        spread = jnp.where(mask[..., None, None], covariance, 0.0)
         return context.conditional({"x": exact._replace(outer=exact.outer + spread)})
 
     return start
@@ -213,17 +210,18 @@ def start_by_windows(num_states: int, variance: float = 0.05) -> starts.Init:
 def window_scores(
     y: Float[Array, "N T D"], mask: Bool[Array, "N T"], num_states: int
 ) -> Float[Array, "N T K"]:
-    """Leading principal components of windows, of variance one; zero where there are none."""
-    seen = mask[..., None] & ~jnp.isnan(y)
-    count = jnp.maximum(jnp.sum(seen, (0, 1), dtype=y.dtype), 1)
-    y = jnp.where(seen, y, 0.0)
+    """Leading principal components of windows, scaled to variance one; zero for missing
+    components."""
+    is_observed = mask[..., None] & ~jnp.isnan(y)
+    count = jnp.maximum(jnp.sum(is_observed, (0, 1), dtype=y.dtype), 1)
+    y = jnp.where(is_observed, y, 0.0)
     mean = jnp.sum(y, (0, 1)) / count
-    y = jnp.where(seen, y - mean[None, None], 0.0)
+    y = jnp.where(is_observed, y - mean[None, None], 0.0)
     spread = jnp.sqrt(jnp.sum(y**2, (0, 1)) / count)
     y = jnp.where(is_rounding(spread, mean), 0.0, y / jnp.where(spread > 0, spread, 1.0))
     length = -(-num_states // y.shape[-1]) + 1
-    ahead = [jnp.pad(y[:, i:], ((0, 0), (0, min(i, y.shape[1])), (0, 0))) for i in range(length)]
-    windows = jnp.concatenate(ahead, -1)
+    shifted = [jnp.pad(y[:, i:], ((0, 0), (0, min(i, y.shape[1])), (0, 0))) for i in range(length)]
+    windows = jnp.concatenate(shifted, -1)
     flat = windows.reshape(-1, windows.shape[-1])
     vectors = jnp.linalg.eigh(flat.T @ flat)[1][:, ::-1][:, :num_states]
     scores = windows @ vectors
@@ -233,13 +231,13 @@ def window_scores(
 
 def score(q: Estimates, data: PyTree, dim: int) -> Any:
     """Held-out log density of sequences at the posterior means of the globals (after EM and MAP at
-    the point that they found), exact by the Kalman filter in float64: nats per step, with its
-    standard error over sequences."""
+    the point estimate), by the Kalman filter in float64: nats per step, with a standard error over
+    sequences."""
     _check(data, dim)
     at_means = lambda q, y, mask: log_densities(
-        {n: found.stats(found.mean()) for n, found in q.items()}, y, mask
+        {n: family.stats(family.mean()) for n, family in q.items()}, y, mask
     )
-    return score_of(at_means, q, data)
+    return score_sequences(at_means, q, data)
 
 
 def _work(stats: Any, y: Array, mask: Array) -> int:
@@ -250,31 +248,28 @@ def _work(stats: Any, y: Array, mask: Array) -> int:
 def log_densities(
     stats: Any, y: Float[Array, "N T D"], mask: Bool[Array, "N T"]
 ) -> Float[Array, " N"]:
-    """log p(y_n | globals) of the observed entries of each sequence, from the statistics of a
+    """log p(y_n | globals) of the observed entries of each sequence, at the statistics of a
     point."""
     num_states = stats["initial"].precision.shape[0]
 
-    def one(group: tuple[Array, Array]) -> Float[Array, ""]:
+    def log_density(group: tuple[Array, Array]) -> Float[Array, ""]:
         chain = path_template(num_states, group)["x"]
         value, naturals = jax.value_and_grad(lambda x: energy({**stats, **x}, group))(
             zero_stats({"x": chain})
         )
         return value + chain.with_naturals(naturals["x"]).log_normalizer()
 
-    return jax.vmap(one)((y, mask))
+    return jax.vmap(log_density)((y, mask))
 
 
 def path_template(num_states: int, group: tuple[Array, Array]) -> dict[str, Any]:
     """The template of q(x): standard normals."""
     y, mask = group
     dtype, steps = jnp.result_type(float), len(y)
-    square = jnp.broadcast_to(
-        to_device(-0.5 * np.eye(num_states, dtype=dtype)), (steps, num_states, num_states)
-    )
-    linear, cross = (
-        jnp.zeros((steps, num_states), dtype),
-        jnp.zeros((steps - 1, num_states, num_states), dtype),
-    )
+    precision = to_device(-0.5 * np.eye(num_states, dtype=dtype))
+    square = jnp.broadcast_to(precision, (steps, num_states, num_states))
+    linear = jnp.zeros((steps, num_states), dtype)
+    cross = jnp.zeros((steps - 1, num_states, num_states), dtype)
     return {"x": LinearGaussianChain(linear, square, cross, jnp.asarray(mask, bool))}
 
 

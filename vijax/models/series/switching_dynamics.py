@@ -1,11 +1,10 @@
-"""Dynamics of which each state of a chain has its own: regressions of a step on the steps before
-it.
+"""Dynamics for each state of a chain: regressions of a step on the steps before it.
 
     x_t - a x_{t-1} | z_t = k ~ N(G_k' f_t, L_k^-1),   f_t = (x_{t-1}, ..., x_{t-P}, u_t, 1),
 
-(G_k, L_k) matrix-normal-Wishart, a the persistence, u_t inputs. What is regressed is the change, as
-a smooth path is large beside its changes, and squares of the path would leave float32 no digits for
-the noise. Autoregressive hidden Markov models see x; switching linear dynamical systems do not."""
+(G_k, L_k) matrix-normal-Wishart, a the persistence, u_t inputs. The regressions explain the change:
+a smooth path is large beside its changes, and its squares would leave float32 no digits for the
+noise. Autoregressive hidden Markov models observe x; switching linear dynamical systems do not."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ class Form(NamedTuple):
 def dynamics_prior(
     form: Form, num_states: int, strength: float, degrees: float | None, variance: float
 ) -> MatrixNormalWishart:
-    """The prior of the dynamics, the same for all states: x_t is a x_{t-1}, but for noise."""
+    """The prior of the dynamics, the same for all states: x_t is a x_{t-1} plus noise."""
     dim, features = form.dim, form.num_features
     location = np.zeros((num_states, features, dim))
     degrees = dim + 2.0 if degrees is None else degrees
@@ -52,10 +51,10 @@ def dynamics_prior(
     )
 
 
-def lagged(x: Float[Array, "T D"], num_lags: int) -> Float[Array, "T PD"]:
+def lag_columns(x: Float[Array, "T D"], num_lags: int) -> Float[Array, "T PD"]:
     """x_{t-1}, ..., x_{t-P} side by side; zeros before the first step.
 
-    >>> print(lagged(jnp.array([[1.0], [2.0], [3.0]]), 2).tolist())
+    >>> print(lag_columns(jnp.array([[1.0], [2.0], [3.0]]), 2).tolist())
     [[0.0, 0.0], [1.0, 0.0], [2.0, 1.0]]
     """
     steps = len(x)
@@ -63,26 +62,28 @@ def lagged(x: Float[Array, "T D"], num_lags: int) -> Float[Array, "T PD"]:
     return jnp.concatenate([*shifted, jnp.zeros((steps, 0), x.dtype)], -1)
 
 
-def features_of(
+def step_features(
     form: Form, x: Float[Array, "T D"], inputs: Float[Array, "T M"]
 ) -> Float[Array, "T J"]:
-    """f_t of every step of a path that is known."""
-    return jnp.concatenate([lagged(x, form.num_lags), inputs, jnp.ones((len(x), 1), x.dtype)], -1)
+    """f_t of every step of a known path."""
+    return jnp.concatenate(
+        [lag_columns(x, form.num_lags), inputs, jnp.ones((len(x), 1), x.dtype)], -1
+    )
 
 
-def change_of(form: Form, x: Float[Array, "T D"]) -> Float[Array, "T D"]:
-    """x_t - a x_{t-1} of every step of a path that is known."""
-    return x - form.persistence * lagged(x, 1) if form.num_lags else x
+def step_changes(form: Form, x: Float[Array, "T D"]) -> Float[Array, "T D"]:
+    """x_t - a x_{t-1} of every step of a known path."""
+    return x - form.persistence * lag_columns(x, 1) if form.num_lags else x
 
 
 def known_steps(form: Form, y: Any, mask: Any) -> Bool[Array, "*batch T"]:
-    """True on the steps that the dynamics explain: whole, and P whole steps before them."""
-    whole = mask & jnp.all(jnp.isfinite(y[..., : form.dim]), -1)
-    known = whole
+    """True on steps that the dynamics explain: they and the P steps before them are complete."""
+    is_whole = mask & jnp.all(jnp.isfinite(y[..., : form.dim]), -1)
+    is_known = is_whole
     for lag in range(1, form.num_lags + 1):
-        pad = [(0, 0)] * (whole.ndim - 1) + [(lag, 0)]
-        known = known & jnp.pad(whole, pad)[..., : whole.shape[-1]]
-    return known
+        pad = [(0, 0)] * (is_whole.ndim - 1) + [(lag, 0)]
+        is_known = is_known & jnp.pad(is_whole, pad)[..., : is_whole.shape[-1]]
+    return is_known
 
 
 def step_densities(
@@ -104,15 +105,15 @@ def expected_step_densities(
     """The mean of `step_densities` over a path of one lag, from the statistics of its pairs: steps
     2, 3, ..., T."""
     a = form.persistence
-    known = jnp.concatenate([inputs[1:], jnp.ones_like(x.value[1:, :1])], -1)
+    inputs_and_one = jnp.concatenate([inputs[1:], jnp.ones_like(x.value[1:, :1])], -1)
     times = lambda left, right: left[:, :, None] * right[:, None, :]
     change = x.value[1:] - a * x.value[:-1]
-    products = jnp.concatenate([x.cross - a * x.outer[:-1], times(known, change)], 1)
-    corner = times(known, x.value[:-1])
+    products = jnp.concatenate([x.cross - a * x.outer[:-1], times(inputs_and_one, change)], 1)
+    corner = times(inputs_and_one, x.value[:-1])
     features = jnp.concatenate(
         [
             jnp.concatenate([x.outer[:-1], corner.mT], 2),
-            jnp.concatenate([corner, times(known, known)], 2),
+            jnp.concatenate([corner, times(inputs_and_one, inputs_and_one)], 2),
         ],
         1,
     )
@@ -124,14 +125,14 @@ def expected_step_densities(
 
 
 class Motion(NamedTuple):
-    """A draw of the dynamics, ready to be followed."""
+    """A draw of the dynamics."""
 
     coefficients: Float[Array, "K J D"]
     root: Float[Array, "K D D"]  # root root' is the covariance of the noise
     persistence: float
 
     @classmethod
-    def of(cls, form: Form, values: Any) -> Motion:
+    def from_values(cls, form: Form, values: Any) -> Motion:
         """The dynamics from coefficients and precisions."""
         factor = jnp.linalg.cholesky(values.precision)
         eye = jnp.broadcast_to(jnp.eye(factor.shape[-1], dtype=factor.dtype), factor.shape)
@@ -144,28 +145,28 @@ class Motion(NamedTuple):
         states: Int[Array, " T"],
         inputs: Float[Array, "T M"],
         before: Float[Array, "P D"],
-        given: Float[Array, "T D"],
+        fixed: Float[Array, "T D"],
         key: PRNGKeyArray,
     ) -> Float[Array, "T D"]:
-        """A path after the steps `before`, the latest first. Steps whose row of `given` is no NaN
-        are held to it."""
+        """A path after the steps `before`, the latest first. Steps whose row of `fixed` has no NaN
+        take its values."""
 
         def go(before: Array, inputs: tuple) -> tuple[Array, Array]:
-            k, u, noise, given = inputs
+            k, u, noise, fixed = inputs
             features = jnp.concatenate([before.ravel(), u, jnp.ones(1, u.dtype)])
             x = features @ self.coefficients[k] + self.root[k] @ noise
             x = x + self.persistence * before[0] if len(before) else x
-            x = jnp.where(jnp.any(jnp.isnan(given)), x, given)
+            x = jnp.where(jnp.any(jnp.isnan(fixed)), x, fixed)
             return jnp.concatenate([x[None], before])[: len(before)], x
 
-        noise = jax.random.normal(key, given.shape, given.dtype)
-        return jax.lax.scan(go, before, (states, inputs, noise, given))[1]
+        noise = jax.random.normal(key, fixed.shape, fixed.dtype)
+        return jax.lax.scan(go, before, (states, inputs, noise, fixed))[1]
 
 
 def check_columns(
     data: PyTree, dim: int, num_inputs: int
 ) -> tuple[np.ndarray, Bool[np.ndarray, "N T"]]:
-    """The pair (y, mask); ValueError where columns do not fit, a value is infinite, or an input is
+    """The pair (y, mask); ValueError if columns do not fit, a value is infinite, or an input is
     missing."""
     y, mask = check_pair(data, dim + num_inputs)
     check_values(np.isinf(y), y, mask, "finite numbers, or NaN where an entry is missing")
@@ -174,25 +175,27 @@ def check_columns(
     return y, mask
 
 
-def require_explained(
+def require_known_runs(
     y: np.ndarray, mask: Bool[np.ndarray, "N T"], dim: int, num_lags: int
 ) -> None:
-    """Raises ValueError where no sequence has `num_lags` whole steps and one more: nothing would be
+    """Raises ValueError if no sequence has `num_lags` + 1 complete steps in a row: nothing would be
     fitted."""
-    whole = mask & np.isfinite(y[..., :dim]).all(-1)
-    runs = np.cumsum(np.pad(whole, [(0, 0), (1, num_lags)]), 1)
-    some = (runs[:, num_lags + 1 :] - runs[:, : -num_lags - 1] > num_lags).any()
+    is_whole = mask & np.isfinite(y[..., :dim]).all(-1)
+    runs = np.cumsum(np.pad(is_whole, [(0, 0), (1, num_lags)]), 1)
+    is_enough = (runs[:, num_lags + 1 :] - runs[:, : -num_lags - 1] > num_lags).any()
     expected = f"a sequence with {num_lags + 1} steps in a row that are known in all columns"
-    require(some, "data", expected, "none", "Each step is modelled given those before it.")
+    require(is_enough, "data", expected, "none", "Each step is modelled given those before it.")
 
 
-def require_begun(y: np.ndarray, mask: Bool[np.ndarray, "N T"], dim: int, num_lags: int) -> None:
-    """Raises ValueError where a sequence does not begin with `num_lags` whole steps, after which
-    draws go on."""
-    known = mask & np.isfinite(y[..., :dim]).all(-1)
-    bad = np.flatnonzero(known[:, :num_lags].sum(1) < num_lags)
-    where = f"sequence {bad[0]}" if len(bad) else ""
+def require_first_steps(
+    y: np.ndarray, mask: Bool[np.ndarray, "N T"], dim: int, num_lags: int
+) -> None:
+    """Raises ValueError unless each sequence begins with `num_lags` complete steps, after which it
+    is drawn."""
+    is_known = mask & np.isfinite(y[..., :dim]).all(-1)
+    bad = np.flatnonzero(is_known[:, :num_lags].sum(1) < num_lags)
+    actual = f"sequence {bad[0]}" if len(bad) else ""
     expected = f"sequences whose first {num_lags} steps are known, after which they are drawn"
     require(
-        not len(bad), "data", expected, where, "Cut off what comes before the first known steps."
+        not len(bad), "data", expected, actual, "Cut off what comes before the first known steps."
     )
