@@ -21,8 +21,8 @@ from vijax.app.settings.sections import read_dialect
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
 from vijax.app.sources.listing import Data, FittedRun, Listing, New, RowResults, Tell
 from vijax.app.sources.tables import AS_IN_TRAINING, TABLES, AllBut, check_no_column
+from vijax.data.corpora.corpus import split_ids
 from vijax.data.formulas.parser import parse
-from vijax.data.held_out import held_out_generator
 from vijax.data.reading.checks import Notes, fail
 from vijax.data.schema.schema import Schema
 from vijax.data.schema.typed_columns import TypedTable, table_of_file, typed_table
@@ -189,20 +189,22 @@ def _said_dropped(table: TypedTable, lacking: Mapping[str, np.ndarray], is_train
 def load(config: Any) -> Data:
     """The table in two parts, rows of each at random."""
     frame, share = _read(config, config.data.path), config.data.held_out
-    order = held_out_generator(config.data.split_seed).permutation(frame.num_rows)
     number = round(share * frame.num_rows)
     if share and not 0 < number < frame.num_rows:
         raise fail(
             config.data.path, "rows for both parts", f"{frame.num_rows} rows", "set data.held_out=0"
         )
-    table = frame.table.rows(np.sort(order[number:]))
+    train_rows, test_rows = np.arange(frame.num_rows), np.arange(0)
+    if number:
+        train_rows, test_rows = split_ids(frame.num_rows, share, config.data.split_seed, "rows")
+    table = frame.table.rows(train_rows)
     family = config.model.family or formula.usual_family(config.model.formula, frame.table)
     design = formula.read(config.model.formula, table, LAWS[family], config.model.base)
     notes = (*frame.notes, modelled.sentence(design, LAWS[family]))
     train = Frame(table, design.y, notes=notes, schema=design.schema, num_dropped=frame.num_dropped)
     if not number:
         return Data(train, None)
-    test = frame.table.rows(np.sort(order[:number]))
+    test = frame.table.rows(test_rows)
     try:
         design.read_rows(test)
     except ValueError as error:
