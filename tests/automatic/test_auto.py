@@ -14,7 +14,7 @@ from vijax import lbfgs
 from vijax.automatic import auto as automatic
 from vijax.automatic import by_steps
 from vijax.automatic.curvature import normal as curved
-from vijax.automatic.gaussian import Gaussian, noise_of, step
+from vijax.automatic.gaussian import Gaussian, draw_noise, step
 from vijax.automatic.many_groups import by_passes
 from vijax.data import synthetic
 from vijax.fitting import checkpoint
@@ -457,11 +457,11 @@ def test_a_step_stays_within_its_radius():
 
 
 def test_draws_are_antithetic_normals():
-    noise = noise_of(100, 3, [0, 1])
+    noise = draw_noise(100, 3, [0, 1])
     assert noise.shape == (128, 3)
     np.testing.assert_allclose(noise.mean(0), 0, atol=1e-12)
     np.testing.assert_allclose(noise.var(0), 1, atol=0.1)
-    assert np.abs(noise_of(100, 3, [0, 2]) - noise).max() > 0.1
+    assert np.abs(draw_noise(100, 3, [0, 2]) - noise).max() > 0.1
 
 
 def test_searches_arrive_side_by_side():

@@ -6,7 +6,7 @@ import pytest
 from scipy import special, stats
 
 from vijax.automatic import dadvi, gaussian, trust_region
-from vijax.automatic.gaussian import Gaussian, noise_of
+from vijax.automatic.gaussian import Gaussian, draw_noise
 from vijax.automatic.trust_region import Run, Sitting
 from vijax.verdict.report import Ended
 
@@ -77,14 +77,14 @@ def test_what_noise_makes_of_a_step_is_foretold():
         slope, curvature, _, nats = gaussian.evaluate(target, q, noise).asked
         return gaussian.step(q, slope, curvature, radius), nats
 
-    many = noise_of(2**13, 10, 1)
+    many = draw_noise(2**13, 10, 1)
     for _ in range(30):
         q = stepped(q, many, 0.5)[0].to
     assert stepped(q, many, 0.5)[0].nats < 1e-5
     for draw, low, high in (
         (lambda seed: np.random.default_rng([seed, 7]).normal(size=(256, 10)), 0.85, 1.2),
         (lambda seed: mirrored(np.random.default_rng([seed, 7]).normal(size=(128, 10))), 0.85, 1.2),
-        (lambda seed: noise_of(256, 10, [seed, 7]), 0.3, 0.5),
+        (lambda seed: draw_noise(256, 10, [seed, 7]), 0.3, 0.5),
     ):
         found = [stepped(q, draw(seed), 5.0) for seed in range(40)]
         ratio = np.mean([taken.nats for taken, _ in found]) / np.mean(
@@ -125,7 +125,7 @@ def test_the_elbo_of_a_normal_target_is_exact_on_any_draws():
     gap = Q.mean - MEAN
     exact = -0.5 * (gap @ PRECISION @ gap + np.trace(PRECISION @ Q.scale @ Q.scale.T)) + Q.entropy()
     np.testing.assert_allclose(now.elbo, exact, rtol=1e-12)
-    assert abs(target.slopes(Q.at(noise))[0].mean() + Q.entropy() - exact) > 0.05
+    assert abs(target.slopes(Q.from_noise(noise))[0].mean() + Q.entropy() - exact) > 0.05
 
 
 def test_the_step_that_scores_ask_for_is_taken():
@@ -189,7 +189,7 @@ def test_fresh_draws_are_averaged_with_those_before():
 
 
 def test_noise_has_the_moments_that_are_promised():
-    noise = noise_of(100, 3, 0)
+    noise = draw_noise(100, 3, 0)
     assert noise.shape == (128, 3)
     np.testing.assert_allclose(noise.sum(0), 0.0, atol=1e-12)
     unit = dadvi.unit_noise(100, 3, 0)

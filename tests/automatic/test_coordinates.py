@@ -7,7 +7,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import vijax as vi
-from vijax.automatic.coordinates.hierarchies import learnt
+from vijax.automatic.coordinates.hierarchies import learn_coordinates
 from vijax.automatic.trust_region import stage_like
 from vijax.fitting import checkpoint
 from vijax.verdict.target import Target
@@ -67,7 +67,7 @@ def test_what_normal_data_say_is_learnt_exactly():
     y, houses = counties(100, number=12)
     model = model_of(y, houses)
     target = Target.from_data(model, None)
-    reference = learnt(target, model.log_density.hierarchy, 0, 3000, lambda: False)
+    reference = learn_coordinates(target, model.log_density.hierarchy, 0, 3000, lambda: False)
     rows = model.log_density.variables.places["effects"]
     for others in np.random.default_rng(0).normal(size=(3, target.dim)).astype(np.float32):
         linear, information = map(np.asarray, reference.information_at(jnp.asarray(others))[:2])
@@ -97,7 +97,7 @@ def test_what_normal_data_of_unknown_noise_say_is_learnt_as_a_function_of_the_ot
     }
     model = vi.density(variables, log_density)
     target = Target.from_data(model, None)
-    reference = learnt(target, model.log_density.hierarchy, 0, 4000, lambda: False)
+    reference = learn_coordinates(target, model.log_density.hierarchy, 0, 4000, lambda: False)
     places = model.log_density.variables.places
     counts = np.bincount(group)
     for slope, noise in ((0.7, 0.5), (0.4, 0.35), (1.0, 0.9)):

@@ -10,7 +10,7 @@ from scipy import optimize
 
 import vijax as vi
 from vijax.automatic.curvature.kinks import has_kinks
-from vijax.automatic.curvature.pattern import Pattern, coloured, pattern_of
+from vijax.automatic.curvature.pattern import Pattern, color_pattern, find_pattern
 from vijax.automatic.gaussian import Gaussian
 from vijax.verdict.target import Target
 
@@ -32,7 +32,7 @@ def test_a_matrix_is_read_from_its_products(seed):
     coupled = pattern_at_random(rng, int(rng.integers(1, 40)))
     matrix = rng.normal(size=coupled.shape)
     matrix = np.where(coupled, matrix + matrix.T, 0.0)
-    pattern = coloured(coupled)
+    pattern = color_pattern(coupled)
     assert pattern.num_products <= len(coupled)
     np.testing.assert_allclose(
         pattern.matrix(pattern.directions @ matrix).toarray(), matrix, atol=1e-14
@@ -41,14 +41,14 @@ def test_a_matrix_is_read_from_its_products(seed):
 
 def test_few_products_serve_groups_chains_and_grids():
     near = np.abs(np.subtract.outer(np.arange(200), np.arange(200)))
-    assert coloured(near < 2).num_products == 3
+    assert color_pattern(near < 2).num_products == 3
     groups = near == 0
     groups[:5] = groups[:, :5] = True
-    assert coloured(groups).num_products == 6
+    assert color_pattern(groups).num_products == 6
     rows, columns = np.divmod(np.arange(225), 15)
     grid = np.abs(np.subtract.outer(rows, rows)) + np.abs(np.subtract.outer(columns, columns)) < 2
-    assert coloured(grid).num_products <= 9
-    assert coloured(np.ones((50, 50), bool)).num_products == 50
+    assert color_pattern(grid).num_products <= 9
+    assert color_pattern(np.ones((50, 50), bool)).num_products == 50
 
 
 def standard(dim):
@@ -66,10 +66,11 @@ def test_a_pattern_that_moves_is_taken_for_dense():
         x, y = jnp.split(v["x"], 2)
         return -0.5 * jnp.sum(v["x"] ** 2) - jnp.where(x[0] > 0.2, 0.1 * (x * y).sum() ** 2, 0.0)
 
-    still = pattern_of(target_of(40, lambda v: -0.5 * jnp.sum(v["x"] ** 2)), standard(40), [0])
+    still = find_pattern(target_of(40, lambda v: -0.5 * jnp.sum(v["x"] ** 2)), standard(40), [0])
     assert still.num_products == 1
     moves = [
-        pattern_of(target_of(40, branches), standard(40), [seed]).num_products for seed in range(6)
+        find_pattern(target_of(40, branches), standard(40), [seed]).num_products
+        for seed in range(6)
     ]
     assert set(moves) <= {1, 40}
     assert 40 in moves

@@ -11,7 +11,7 @@ from vijax.automatic import auto as automatic
 from vijax.automatic import low_rank
 from vijax.automatic.curvature import normal as curved
 from vijax.automatic.gaussian import Gaussian
-from vijax.automatic.low_rank import FURTHEST, gradient, lanczos, moved, rank_of
+from vijax.automatic.low_rank import FURTHEST, choose_rank, gradient, lanczos, move
 from vijax.models.energies.density import Frame
 
 KEY, DIM = jax.random.key(0), 60
@@ -149,11 +149,11 @@ def test_the_gradient_is_that_of_the_bound():
 def test_a_whole_step_of_the_mean_is_newtons():
     """In the frame of q: mean + Sigma (expected slope)."""
     q, noise = directed(), np.concatenate([z := np.random.default_rng(0).normal(size=(64, 4)), -z])
-    cov = q.at(np.eye(4)) - q.mean
+    cov = q.from_noise(np.eye(4)) - q.mean
     cov = cov.T @ cov
     want = q.mean - 0.1 * cov @ Known.precision @ q.mean
     np.testing.assert_allclose(
-        moved(gradient(Known(), q, noise), FURTHEST, 0.1).mean, want, rtol=1e-6
+        move(gradient(Known(), q, noise), FURTHEST, 0.1).mean, want, rtol=1e-6
     )
 
 
@@ -161,7 +161,7 @@ def test_density_distance_and_frame_are_those_of_its_covariance():
     from scipy import stats
 
     q, x = directed(), np.array([1.0, -0.7, 0.2, 0.4])
-    cov = (q.at(np.eye(4)) - q.mean).T @ (q.at(np.eye(4)) - q.mean)
+    cov = (q.from_noise(np.eye(4)) - q.mean).T @ (q.from_noise(np.eye(4)) - q.mean)
     np.testing.assert_allclose(
         q.entropy(), stats.multivariate_normal(q.mean, cov).entropy(), rtol=1e-10
     )
@@ -170,7 +170,9 @@ def test_density_distance_and_frame_are_those_of_its_covariance():
     )
     model = vi.density({"x": vi.free(4)}, lambda v: -0.5 * (v["x"] ** 2).sum())
     frame: Frame = q.frame(model.log_density)
-    np.testing.assert_allclose(jax.vmap(frame.point)(jnp.eye(4)), q.at(np.eye(4)), rtol=1e-5)
+    np.testing.assert_allclose(
+        jax.vmap(frame.point)(jnp.eye(4)), q.from_noise(np.eye(4)), rtol=1e-5
+    )
     np.testing.assert_allclose(frame.log_det(), 0.5 * np.linalg.slogdet(cov)[1], rtol=1e-5)
 
 
@@ -185,5 +187,5 @@ def test_a_fit_with_directions_is_saved_and_read(tmp_path):
         jax.tree.leaves(fit.sample(KEY, 3)), jax.tree.leaves(again.sample(KEY, 3)), strict=True
     ):
         np.testing.assert_array_equal(a, b)
-    assert rank_of(DIM) == fit.state.hyper["frame"].directions.shape[1]
+    assert choose_rank(DIM) == fit.state.hyper["frame"].directions.shape[1]
     assert low_rank.RANK == 32

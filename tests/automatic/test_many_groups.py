@@ -10,7 +10,7 @@ from scipy import special
 import vijax as vi
 from vijax.automatic import assessment, many_groups
 from vijax.automatic.gaussian import Gaussian
-from vijax.automatic.many_groups import by_passes, fit_all, sample_of
+from vijax.automatic.many_groups import by_passes, draw_sample, fit_all
 from vijax.verdict import target as target_module
 from vijax.verdict.report import Ended
 from vijax.verdict.target import MANY_ROWS, Target
@@ -91,8 +91,8 @@ def test_groups_of_many_rows_are_many_too():
         {"w": vi.free(3)}, log_prior=lambda v: norm.logpdf(v["w"], 0, 2.0).sum(), log_lik=log_lik
     )
     grouped = {name: x.reshape(-1, 40, *x.shape[1:]) for name, x in data.items()}
-    assert len(sample_of(grouped, 3, 0).data["y"]) == 60  # 20 a variable
-    assert len(sample_of(grouped, 1, 0).data["y"]) == 50  # 2,000 rows
+    assert len(draw_sample(grouped, 3, 0).data["y"]) == 60  # 20 a variable
+    assert len(draw_sample(grouped, 1, 0).data["y"]) == 50  # 2,000 rows
     check_many(model, grouped, mode, hessian)
 
 
@@ -156,7 +156,7 @@ def test_minibatches_follow_where_draws_at_once_do_not_settle(monkeypatch):
 
 def test_a_sample_stands_for_all_groups():
     data = np.arange(10_000.0)
-    found = sample_of(data, 3, 0)
+    found = draw_sample(data, 3, 0)
     assert len(np.unique(found.data)) == 2000
     assert found.scale == 5.0
     np.testing.assert_allclose(found.scale * found.data.sum(), data.sum(), rtol=0.05)

@@ -16,7 +16,7 @@ from vijax.automatic import mixture
 from vijax.automatic.auto import Misfit, rivalry
 from vijax.automatic.gaussian import Gaussian
 from vijax.automatic.mixture import Bank, Mixture
-from vijax.automatic.modes import Found
+from vijax.automatic.modes import Candidate
 from vijax.automatic.trust_region import Run
 from vijax.fitting import checkpoint
 from vijax.lbfgs import Mode
@@ -171,7 +171,7 @@ def test_a_normal_has_rivals_where_other_modes_weigh_as_much(elbo, is_rival):
     )
     target = Target.from_data(vi.density({"x": vi.free(2)}, two), None)
     here, other = Mode(np.zeros(2), 0.0, np.ones(2)), Mode(np.full(2, 8.0), elbo, np.ones(2))
-    has = rivalry(target, [Found(here, 7, 0.0), Found(other, 1, elbo)], 0)
+    has = rivalry(target, [Candidate(here, 7, 0.0), Candidate(other, 1, elbo)], 0)
     assert has(Gaussian(np.zeros(2), np.eye(2), 0.0)) is is_rival
 
 
@@ -207,7 +207,7 @@ def test_density_scores_and_draws():
     for i, step in enumerate(1e-6 * np.eye(2)):
         slope = np.log(exact(x + step) / exact(x - step)) / 2e-6
         np.testing.assert_allclose(MIXTURE.scores(x)[:, i], slope, rtol=1e-6)
-    draws, log_q = MIXTURE.drawn(20_000, [0])
+    draws, log_q = MIXTURE.draw(20_000, [0])
     np.testing.assert_allclose(draws.mean(0), mean_of(MIXTURE), atol=0.05)
     np.testing.assert_allclose(log_q, np.log(exact(draws)), rtol=1e-8)
 
@@ -215,9 +215,9 @@ def test_density_scores_and_draws():
 def test_in_a_frame_it_is_the_same_density():
     frame = Gaussian(np.array([0.3, 0.2]), np.array([[2.0, 0.0], [0.4, 0.5]]), 0.0)
     z = np.random.default_rng(1).normal(size=(4, 2))
-    inside = MIXTURE.within(frame).log_prob(z.astype(np.float32))
+    inside = MIXTURE.to_frame(frame).log_prob(z.astype(np.float32))
     np.testing.assert_allclose(
-        inside, np.log(exact(frame.at(z))) + np.log(2.0 * 0.5), rtol=1e-4, atol=1e-4
+        inside, np.log(exact(frame.from_noise(z))) + np.log(2.0 * 0.5), rtol=1e-4, atol=1e-4
     )
 
 
@@ -228,7 +228,7 @@ def test_draws_of_other_steps_count_by_their_density():
     wide = Gaussian(np.zeros(2), 2 * np.eye(2), 0.0)
     bank = Bank.empty(2)
     for part, count in ((wide, 40_000), (PARTS[0], 10_000), (wide, 10_000)):
-        x = part.at(rng.normal(size=(count, 2)))
+        x = part.from_noise(rng.normal(size=(count, 2)))
         bank = bank.with_draws(part, x, x[:, 0], x)
     both = Mixture(np.array([5, 1]) / 6, (wide, PARTS[0]))
     np.testing.assert_allclose(bank.log_prob, both.log_prob(bank.x), rtol=1e-9, atol=1e-9)
@@ -242,7 +242,7 @@ def test_a_component_is_drawn_from_where_its_draws_are_too_few():
     """Two of the same place share all draws; one elsewhere wants its own."""
     near = Gaussian(np.zeros(2), np.eye(2), 0.0)
     far = near._replace(mean=np.array([9.0, 0.0]))
-    target, size = Known(), mixture.draws_of_each(2)
+    target, size = Known(), mixture.draws_per_part(2)
     walk = mixture._Walk(Run(target, 10_000), Mixture(np.full(3, 1 / 3), (near, near, far)), 0)
     for _ in range(2 * mixture.WANTED):
         assert walk.look()
@@ -264,7 +264,7 @@ def test_an_exact_mixture_is_found_from_its_best_normal():
     target = Known()
     found = mixture.fit(Run(target, 3000), Gaussian(mean, np.linalg.cholesky(cov), 0.0), [], seed=0)
     assert target.num_gradients <= 3000
-    x, log_q = found.drawn(20_000, [1])
+    x, log_q = found.draw(20_000, [1])
     ratios = np.log(exact(x)) + 5.0 - log_q
     assert ratios.mean() > 5.0 - 0.02
     assert found.ended in (Ended.CONVERGED, Ended.SPENT)

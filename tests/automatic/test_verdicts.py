@@ -14,7 +14,7 @@ import vijax as vi
 from vijax.automatic import assessment, density_checks
 from vijax.automatic.gaussian import Gaussian
 from vijax.automatic.mixture import Mixture
-from vijax.automatic.modes import find_modes, on_one_hill, prior_scales, wide_starts
+from vijax.automatic.modes import find_modes, prior_scales, share_hill, wide_starts
 from vijax.lbfgs import Point, maximise
 from vijax.verdict import limits
 from vijax.verdict.target import Target
@@ -151,7 +151,7 @@ def test_searches_on_one_hill_become_one_and_those_on_two_do_not():
     alone, joined = Hills(), Hills()
     every = maximise(alone.slopes, starts)
     found = maximise(
-        joined.slopes, starts, on_one_hill=lambda low, high: on_one_hill(joined, low, high)
+        joined.slopes, starts, on_one_hill=lambda low, high: share_hill(joined, low, high)
     )
     assert joined.num_gradients < 0.9 * alone.num_gradients
     left = [sum(mode.x[0] < 0 for mode in which) for which in (every, found)]
@@ -159,13 +159,13 @@ def test_searches_on_one_hill_become_one_and_those_on_two_do_not():
     assert len(found) == 16
     np.testing.assert_allclose(np.abs([mode.x[0] for mode in found]), 4, atol=0.1)
     place = lambda x: Point(x * np.eye(6)[0], float(Hills().values(x * np.eye(6)[:1])[0]), 0.0)
-    assert on_one_hill(Hills(), place(7.0), place(4.5))
-    assert not on_one_hill(Hills(), place(-5.0), place(4.0))
+    assert share_hill(Hills(), place(7.0), place(4.5))
+    assert not share_hill(Hills(), place(-5.0), place(4.0))
 
 
 # --- means and sds --------------------------------------------------------------------------------
 def judged(q, log_p, numbers=lambda x: x):
-    draws, log_q = q.drawn(1024, [0, 1])
+    draws, log_q = q.draw(1024, [0, 1])
     found = assessment.weighed(log_p, q, draws, log_p(draws), log_q, [0, 2])
     x = numbers(found.x)
     return assessment.moments(found, x, [str(i) for i in range(x.shape[1])])
@@ -206,7 +206,7 @@ def test_a_bent_arm_is_followed_beyond_the_last_component():
         parts.append(Gaussian(np.array([x, x**2 / 2 + 0.125]), root, 0.0))
     weights = np.exp(-(middles**2) / 8)
     q = Mixture(weights / weights.sum(), tuple(parts))
-    draws, _ = q.drawn(20_000, [3])
+    draws, _ = q.draw(20_000, [3])
     exact = np.log(draws[:, 1].std() / np.sqrt(8.25))
     assert exact < -0.1
     found = judged(q, host)

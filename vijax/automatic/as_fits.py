@@ -34,11 +34,11 @@ def as_mixture(
     model: Model, q: Mixture, normal: Gaussian, report: Report, key: PRNGKeyArray
 ) -> Fit:
     """Returns q as a fit by pathwise gradients, in the frame of a normal."""
-    fit = _begun(of_mixture(model, len(q.parts)), q, normal, report, key)
-    return fit._replace(state=fit.state._replace(posterior=Product({Z: q.within(normal)})))
+    fit = _begun(mixture_algorithm(model, len(q.parts)), q, normal, report, key)
+    return fit._replace(state=fit.state._replace(posterior=Product({Z: q.to_frame(normal)})))
 
 
-def of_mixture(model: Model, parts: int) -> Algorithm:
+def mixture_algorithm(model: Model, parts: int) -> Algorithm:
     """Returns the algorithm of a fit that is a mixture of so many normals."""
     guide = guides.mixture(parts)
     return advi(with_guide(model, guide, is_framed=True), guide=guide)

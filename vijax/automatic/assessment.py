@@ -26,10 +26,10 @@ from scipy import special
 from vijax.automatic.density_checks import Exchange
 from vijax.automatic.gaussian import Gaussian, is_near, laplace
 from vijax.automatic.mixture import Mixture
-from vijax.automatic.modes import DENSE, Found, Searched, on_one_hill
+from vijax.automatic.modes import DENSE, Candidate, SearchResult, share_hill
 from vijax.automatic.trust_region import Run, Sitting
 from vijax.automatic.trust_region import fit as fit_normal
-from vijax.automatic.widths import Width, other_widths, share_of
+from vijax.automatic.widths import Width, other_widths, share_beside
 from vijax.contract.model import Model
 from vijax.lbfgs import Mode
 from vijax.models.energies.shown_numbers import shown_numbers
@@ -63,15 +63,15 @@ MOST_FITTED, FITTED = 3, 10
 draws for each."""
 
 
-def assessed(
+def assess(
     model: Model,
     target: Target,
     q: Q,
-    searched: Searched,
+    searched: SearchResult,
     seed: int,
     normal: Gaussian | None = None,
     max_gradients: float = np.inf,
-    passed_over: Sequence[Found] = (),
+    passed_over: Sequence[Candidate] = (),
     plain: float = np.inf,
 ) -> Report:
     """Reports the bound of q, how far its moments are off, the tail of its importance ratios, and
@@ -105,7 +105,7 @@ def assessed(
     widths = _widths_of(target, q, own.value, seed)
     others = _others(q, own.value, draws, searched, away, target)._replace(
         widths=[(one.name(target), one.times) for one in widths],
-        share_of_widths=share_of(widths, own.value),
+        share_of_widths=share_beside(widths, own.value),
     )
     said = Report(
         own,
@@ -125,10 +125,10 @@ def assessed(
         away=away,
         widths=widths,
     )
-    return in_words(said, q)
+    return with_verdict(said, q)
 
 
-def in_words(said: Report, q: Q) -> Report:
+def with_verdict(said: Report, q: Q) -> Report:
     """Returns the report with the verdict on q, and how q ended."""
     words = verdict(
         q, said.gap, said.khat, said.others or Others(), said.zero, said.off, said.rounding
@@ -136,7 +136,7 @@ def in_words(said: Report, q: Q) -> Report:
     return said._replace(ended=str(q.ended), verdict=words)
 
 
-def compared(normal: Report, mixed: Report, parts: int) -> tuple[bool, Report]:
+def compare_reports(normal: Report, mixed: Report, parts: int) -> tuple[bool, Report]:
     """Says whether the bound of a mixture is higher beyond doubt, and returns the report on the fit
     to be kept."""
     more = mixed.elbo.value - normal.elbo.value
@@ -164,7 +164,7 @@ def _checked(target: Target, q: Q, seed: int) -> tuple[np.ndarray, np.ndarray, n
     bound takes. And the rounding of log p, in nats."""
     count = CHECKS if target.num_rows < DEAR else FEW_CHECKS
     while True:
-        parts = [q.drawn(count // SCRAMBLES, [seed, 7, i]) for i in range(SCRAMBLES)]
+        parts = [q.draw(count // SCRAMBLES, [seed, 7, i]) for i in range(SCRAMBLES)]
         draws, log_q = (np.concatenate(x) for x in zip(*parts, strict=True))
         values = target.values(draws)
         ratios, rounding = values - log_q, target.epsilon * float(np.median(np.abs(values)))
@@ -192,7 +192,11 @@ def _ended(target: Target, q: Q, draws: np.ndarray, log_ratios: np.ndarray) -> E
 
 
 def _of_part(
-    of: Weighed, draws: np.ndarray, searched: Searched, away: Sequence[Found], target: Target
+    of: Weighed,
+    draws: np.ndarray,
+    searched: SearchResult,
+    away: Sequence[Candidate],
+    target: Target,
 ) -> Weighed:
     """Leaves out draws beyond the part of the posterior that q describes: those that are nearer to
     modes away from q, or are nearer to q with their labels exchanged."""
@@ -236,7 +240,7 @@ def _off(of: Weighed, density: Any, target: Target) -> Moments | None:
 
 
 # --- other modes ----------------------------------------------------------------------------------
-def rivals(q: Q, searched: Searched, target: Target) -> list[Found]:
+def rivals(q: Q, searched: SearchResult, target: Target) -> list[Candidate]:
     """Returns other modes of a weight like that of the best: outside q, whatever the order of
     labels, and on hills of their own."""
     weighty = _weighty(searched, q.elbo)
@@ -245,8 +249,8 @@ def rivals(q: Q, searched: Searched, target: Target) -> list[Found]:
 
 
 def _parted(
-    q: Q, found: Sequence[Found], searched: Searched, target: Target
-) -> tuple[list[Found], list[Found]]:
+    q: Q, found: Sequence[Candidate], searched: SearchResult, target: Target
+) -> tuple[list[Candidate], list[Candidate]]:
     """Returns the modes that q describes, and the others."""
     inside = [_is_inside(q, one.mode, searched, target) for one in found]
     at = lambda which: [one for one, is_in in zip(found, inside, strict=True) if is_in is which]
@@ -254,8 +258,8 @@ def _parted(
 
 
 def _underrated(
-    q: Q, own: float, searched: Searched, target: Target, seed: int, max_gradients: float
-) -> list[Found]:
+    q: Q, own: float, searched: SearchResult, target: Target, seed: int, max_gradients: float
+) -> list[Candidate]:
     """Returns modes whose rough bound is far below that of q, but not below those of the other
     modes, if a normal that is fitted there comes near the bound of q, and stays outside of it.
     Where a search was cut short there is no mode, and a normal leaves the place."""
@@ -267,7 +271,7 @@ def _underrated(
         return []
     fitted = []
     for one in _apart(doubtful, target, inside)[:MOST_FITTED]:
-        size = Sitting.size_of(target.dim)
+        size = Sitting.first_size(target.dim)
         most = min(max_gradients, target.num_gradients + 2 * target.dim + FITTED * size)
         if most < target.num_gradients + 2 * target.dim + 2 * size:
             # Nothing is left to fit a normal there: both rough bounds are taken to be as far below
@@ -289,24 +293,31 @@ def _underrated(
     return fitted
 
 
-def _apart(found: Sequence[Found], target: Target, others: Sequence[Found] = ()) -> list[Found]:
+def _apart(
+    found: Sequence[Candidate], target: Target, others: Sequence[Candidate] = ()
+) -> list[Candidate]:
     """Returns modes that are not on the hill of others, nor of a mode before."""
-    joined = lambda *two: on_one_hill(target, *sorted(two, key=lambda mode: mode.value))
-    kept: list[Found] = []
+    joined = lambda *two: share_hill(target, *sorted(two, key=lambda mode: mode.value))
+    kept: list[Candidate] = []
     for one in found:
         if not any(joined(one.mode, own.mode) for own in (*others, *kept)):
             kept.append(one)
     return kept
 
 
-def _weighty(searched: Searched, own: float) -> list[Found]:
+def _weighty(searched: SearchResult, own: float) -> list[Candidate]:
     """Returns the modes of a weight like that of the best, or of q, by their bounds."""
-    best = max([own, *(one.elbo for one in searched.found)])
-    return [one for one in searched.found if one.elbo > best - limits.RIVAL]
+    best = max([own, *(one.elbo for one in searched.candidates)])
+    return [one for one in searched.candidates if one.elbo > best - limits.RIVAL]
 
 
 def _others(
-    q: Q, own: float, draws: np.ndarray, searched: Searched, outside: list[Found], target: Target
+    q: Q,
+    own: float,
+    draws: np.ndarray,
+    searched: SearchResult,
+    outside: list[Candidate],
+    target: Target,
 ) -> Others:
     """Returns what the searches found beside q, by its bound and theirs."""
     weighty = _weighty(searched, -np.inf)
@@ -335,14 +346,14 @@ def _others(
     )
 
 
-def _is_inside(q: Q, mode: Mode, searched: Searched, target: Target) -> bool:
+def _is_inside(q: Q, mode: Mode, searched: SearchResult, target: Target) -> bool:
     """Says whether q describes a mode, or one that is the same with labels exchanged."""
     x = mode.x[None]
     copies = [copy for exchange in searched.labels for copy in _copies(exchange, target, x)]
     return any(is_near(q.distance(one[0]), len(one[0])) for one in (x, *copies))
 
 
-def _shown(model: Model, q: Q, searched: Searched, target: Target) -> list[FoundMode]:
+def _shown(model: Model, q: Q, searched: SearchResult, target: Target) -> list[FoundMode]:
     """Returns the modes with the variables' values; those inside q count as one, however far their
     searches got."""
     program = cached_program(model, _values, lambda model: quick_jit(lambda x: _values(model(), x)))
@@ -350,11 +361,11 @@ def _shown(model: Model, q: Q, searched: Searched, target: Target) -> list[Found
     at = lambda mode: jax.tree.map(
         np.asarray, program(np.asarray(free(mode), jnp.result_type(float)))
     )
-    inside = [_is_inside(q, one.mode, searched, target) for one in searched.found]
-    own = [one for one, is_in in zip(searched.found, inside, strict=True) if is_in]
+    inside = [_is_inside(q, one.mode, searched, target) for one in searched.candidates]
+    own = [one for one, is_in in zip(searched.candidates, inside, strict=True) if is_in]
     others = [
         one
-        for one, is_in in zip(searched.found, inside, strict=True)
+        for one, is_in in zip(searched.candidates, inside, strict=True)
         if not is_in and one.elbo > -np.inf
     ]
     if own:  # they lead, also where another's curvature promised more
@@ -384,14 +395,14 @@ class Wide(NamedTuple):
     parts: tuple[Gaussian, ...]  # the normals
     each: bool  # True makes each direction longer by itself, False all directions alike
 
-    def drawn(self, size: int, rng: np.random.Generator) -> Float[np.ndarray, "draws D"]:
+    def draw(self, size: int, rng: np.random.Generator) -> Float[np.ndarray, "draws D"]:
         """Returns draws."""
         num_parts, dim = len(self.parts), len(self.parts[0].mean)
         counts = np.bincount(rng.choice(num_parts, size, p=np.full(num_parts, 1 / num_parts)))
         drawn = []
         for part, count in zip(self.parts, counts, strict=False):
             chi2 = rng.chisquare(FREEDOM, (count, dim if self.each else 1))
-            drawn.append(part.at(rng.normal(size=(count, dim)) * np.sqrt(FREEDOM / chi2)))
+            drawn.append(part.from_noise(rng.normal(size=(count, dim)) * np.sqrt(FREEDOM / chi2)))
         return np.concatenate(drawn)
 
     def log_prob(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
@@ -401,7 +412,7 @@ class Wide(NamedTuple):
         )
 
     def _of(self, part: Gaussian, x: np.ndarray) -> np.ndarray:
-        noise, v = part.whitened(x), FREEDOM
+        noise, v = part.whiten(x), FREEDOM
         dim = noise.shape[1]
         volume = part.entropy() - 0.5 * dim * np.log(2 * np.pi * np.e)
         if self.each:
@@ -443,7 +454,7 @@ def weighed(
     parts = (q,) if isinstance(q, Gaussian) else q.parts
 
     def drawn(law: Wide, size: int) -> _Drawn:
-        x = law.drawn(size, rng)
+        x = law.draw(size, rng)
         return law, x, log_density(x), q.log_prob(x)
 
     nearest = lambda x: min(parts, key=lambda part: part.distance(x))

@@ -14,17 +14,23 @@ from jaxtyping import PRNGKeyArray
 from vijax.arguments import Size, integer
 from vijax.automatic import by_steps, low_rank, many_groups, mixture, trust_region
 from vijax.automatic.as_fits import as_fit, as_mixture
-from vijax.automatic.assessment import assessed, compared, rivals
-from vijax.automatic.coordinates.bent import as_seen, bent
-from vijax.automatic.coordinates.hierarchies import learnt, most_gradients
+from vijax.automatic.assessment import assess, compare_reports, rivals
+from vijax.automatic.coordinates.bent import fit_bent, move_search
+from vijax.automatic.coordinates.hierarchies import learn_coordinates, most_gradients
 from vijax.automatic.curvature import normal as curved
 from vijax.automatic.dadvi import OnDraws, climb, unit_noise
-from vijax.automatic.density_checks import COMPARED, Exchange, exchanges, moved_by_single, of_double
-from vijax.automatic.gaussian import Gaussian, laplace, noise_of
+from vijax.automatic.density_checks import (
+    COMPARED,
+    Exchange,
+    double_sentence,
+    exchanges,
+    float32_error,
+)
+from vijax.automatic.gaussian import Gaussian, draw_noise, laplace
 from vijax.automatic.low_rank import FIXED, MIDDLE
 from vijax.automatic.mixture import Mixture
-from vijax.automatic.modes import Found, Searched, find_modes, rough_bound, with_bounds
-from vijax.automatic.trust_region import Run, Sitting, Stage, Watcher, check_stage, stage_of
+from vijax.automatic.modes import Candidate, SearchResult, find_modes, rough_bound, with_bounds
+from vijax.automatic.trust_region import Run, Sitting, Stage, Watcher, check_stage, make_stage
 from vijax.checks import check_key, require, require_integers, require_on_host
 from vijax.constrain import real
 from vijax.contract.batch import Nearby
@@ -289,7 +295,7 @@ def _in_precision(task: _Task, single: _Single) -> Fit | _Single:
             if max_gradients is None:
                 budget += learning
             if reference is None:
-                reference = learnt(
+                reference = learn_coordinates(
                     target, density.hierarchy, seed, min(learning, budget // 2), asked.is_set
                 )
             target = target.with_coordinates(reference)
@@ -300,11 +306,17 @@ def _in_precision(task: _Task, single: _Single) -> Fit | _Single:
         watcher = Watcher(asked, stage)
         run = Run(target, budget, asked.is_set)
 
-        def done(q: Gaussian, found: list[Found]) -> _Done:
+        def done(q: Gaussian, found: list[Candidate]) -> _Done:
             labels = _labels(target, found[0].mode, q.sds, seed)
             q = q._replace(reference=target.reference, bend=target.bend)
             return _Done(
-                model, run, q, Searched(found, labels, num_starts), watcher, key, moved=single.moved
+                model,
+                run,
+                q,
+                SearchResult(found, labels, num_starts),
+                watcher,
+                key,
+                moved=single.moved,
             )
 
         if target.dim > MOST_FULL:
@@ -314,18 +326,18 @@ def _in_precision(task: _Task, single: _Single) -> Fit | _Single:
             q, found = _normal(run, watcher, seed, num_starts, max_draws, misfit)
             normal = done(q, found)
             if q.ended not in STOPPED and _may_be_rounded(model, target):
-                moved = moved_by_single(target, lambda: make(True), q, seed)
+                moved = float32_error(target, lambda: make(True), q, seed)
                 if moved > limits.OFF_IN_FLOAT32:
                     return _Single(moved, target.num_gradients + 2 * COMPARED)
                 normal = normal._replace(moved=moved if np.isnan(moved) else 0.0)
             return _normal_or_mixture(_bent(normal, max_draws, misfit), misfit)
         sample = run._replace(
-            target=Target(density, *many_groups.sample_of(target.groups, target.dim, seed))
+            target=Target(density, *many_groups.draw_sample(target.groups, target.dim, seed))
         )
         q, found = _normal(sample, watcher, seed, num_starts, max_draws, Misfit(target.dim, False))
         target.num_gradients = sample.target.num_gradients
         if q.ended not in STOPPED:
-            q, found = many_groups.climbed(run, q, found, seed)
+            q, found = many_groups.climb_all_groups(run, q, found, seed)
             if batch_size is None:
                 q = many_groups.fit_at_once(run, q, seed, max_draws)
             if q.ended not in (*STOPPED, Ended.CONVERGED):
@@ -353,7 +365,9 @@ def _labels(target: Target, mode: Mode, sds: np.ndarray, seed: int) -> list[Exch
     alike."""
     if target.is_free:
         return exchanges(target, mode.x, sds, seed)
-    around = np.concatenate([mode.x[None], mode.x + sds * noise_of(FIXED, target.dim, [seed, 17])])
+    around = np.concatenate(
+        [mode.x[None], mode.x + sds * draw_noise(FIXED, target.dim, [seed, 17])]
+    )
     x = target.to_free(around)
     x = x[np.isfinite(x).all(1)]
     return (
@@ -431,7 +445,7 @@ def _check_richer(richer: bool | None, dim: int, batch_size: int | None) -> None
 # --- normals --------------------------------------------------------------------------------------
 def _many_variables(
     run: Run, watcher: Watcher, seed: int, num_starts: int
-) -> tuple[Gaussian, list[Found]]:
+) -> tuple[Gaussian, list[Candidate]]:
     """Fits a normal of full covariance by second derivatives, where these can be had; else
     independent normals, or normals with directions of dependence where these gain."""
     target = run.target
@@ -444,16 +458,16 @@ def _many_variables(
     full = curved.fit(run, plain, seed)
     if full is not None and full.ended in (Ended.CONVERGED, *STOPPED):
         return full, found
-    directed = low_rank.fit(run, plain, start, seed)
-    if full is None or directed.ended is Ended.UNBOUNDED:
-        return directed, found
-    gain, error = low_rank.compared(target, directed, full, [seed, 92])
-    return (full if gain > 2 * error else directed), found
+    low_rank_q = low_rank.fit(run, plain, start, seed)
+    if full is None or low_rank_q.ended is Ended.UNBOUNDED:
+        return low_rank_q, found
+    gain, error = low_rank.compare_bounds(target, low_rank_q, full, [seed, 92])
+    return (full if gain > 2 * error else low_rank_q), found
 
 
 def _normal(
     run: Run, watcher: Watcher, seed: int, num_starts: int, max_draws: int, misfit: Misfit
-) -> tuple[Gaussian, list[Found]]:
+) -> tuple[Gaussian, list[Candidate]]:
     """Fits a normal of full covariance."""
     target = run.target
     if watcher.stage is None:
@@ -467,10 +481,10 @@ def _normal(
         start, found = _best_start(run, found, seed, target.num_gradients > most, draws)
         if run.stopped():
             return start._replace(ended=Ended.INTERRUPTED), found
-        stage = stage_of(found, num_starts, Sitting.begin(start), target.num_gradients)
+        stage = make_stage(found, num_starts, Sitting.begin(start), target.num_gradients)
         watcher.stage = stage._replace(reference=target.file_reference)
     watcher.begun = watcher.stage
-    found = watcher.stage.found()
+    found = watcher.stage.candidates()
     target.num_gradients = watcher.stage.gradients
     sitting = watcher.stage.sitting
     assert sitting is not None
@@ -480,8 +494,8 @@ def _normal(
 
 
 def _best_start(
-    run: Run, found: list[Found], seed: int, is_cut: bool, draws: int
-) -> tuple[Gaussian, list[Found]]:
+    run: Run, found: list[Candidate], seed: int, is_cut: bool, draws: int
+) -> tuple[Gaussian, list[Candidate]]:
     """Returns the normal at the mode with the highest bound, and the modes with their bounds.
 
     Independent normals from the middle of the box where searches begin take its place if they are
@@ -489,7 +503,7 @@ def _best_start(
     cut short."""
     target = run.target
     found, best = with_bounds(target, found, seed, is_cut)
-    noise = noise_of(32, target.dim, [seed, 99])
+    noise = draw_noise(32, target.dim, [seed, 99])
     middle = Gaussian(np.zeros(target.dim), MIDDLE * np.eye(target.dim), 0.0)
     if rough_bound(target, middle, noise) <= best.elbo and not is_cut:
         return best, found
@@ -511,19 +525,19 @@ def _bent(done: _Done, max_draws: int, misfit: Misfit) -> _Done:
     run, q, watcher, seed = done.run, done.q, done.watcher, keys.seed(done.key)
     if q.ended in STOPPED or not q.is_full:
         return done
-    has_rivals = rivalry(run.target, done.searched.found, seed)
+    has_rivals = rivalry(run.target, done.searched.candidates, seed)
     is_scarce = misfit.seen and not run.affords(OF_A_MIXTURE)
     if is_scarce or has_rivals(q):  # gradients are worth more in a mixture
         return done
     misfit.seen = False
     misfits = functools.partial(misfit.is_seen, has_rivals)
-    better = bent(run, q, seed, max_draws, misfits)
+    better = fit_bent(run, q, seed, max_draws, misfits)
     if run.stopped():
         watcher.stage = watcher.begun
         return done._replace(q=q._replace(ended=Ended.INTERRUPTED))
     if better is None:
         return done
-    searched = as_seen(done.searched, run.target, better.target)
+    searched = move_search(done.searched, run.target, better.target)
     q = better.q._replace(reference=better.target.reference, bend=better.target.bend)
     return done._replace(
         run=run._replace(target=better.target), q=q, searched=searched, plain=done.q.elbo
@@ -537,7 +551,7 @@ class _Done(NamedTuple):
     model: Model  # the density
     run: Run  # the same on the host, and the limits
     q: Gaussian  # the normal
-    searched: Searched  # what the starts found
+    searched: SearchResult  # what the starts found
     watcher: Watcher  # of Ctrl-C
     key: PRNGKeyArray  # of the fit
     plain: float = np.inf  # bound of the normal before its coordinates were bent
@@ -549,13 +563,13 @@ class _Done(NamedTuple):
         self,
         q: Gaussian | Mixture,
         normal: Gaussian | None = None,
-        passed_over: Sequence[Found] = (),
+        passed_over: Sequence[Candidate] = (),
     ) -> Report:
         """Reports on this normal, or on a mixture that began at it; `passed_over` are modes that
         the normal did not describe."""
         limits = normal, self.run.max_gradients, passed_over, self.plain
-        said = assessed(self.model, self.run.target, q, self.searched, keys.seed(self.key), *limits)
-        words = f"{said.verdict} {of_double(self.moved)}" if self.moved > 0 else said.verdict
+        said = assess(self.model, self.run.target, q, self.searched, keys.seed(self.key), *limits)
+        words = f"{said.verdict} {double_sentence(self.moved)}" if self.moved > 0 else said.verdict
         return said._replace(single=self.moved, verdict=words)
 
     def as_fit(self, report: Report | None = None) -> Fit:
@@ -595,12 +609,12 @@ class Misfit:
         return self.is_tried and said.zero <= limits.RARE and not is_rounded and is_misfit
 
 
-def rivalry(target: Target, found: list[Found], seed: int) -> Callable[[Gaussian], bool]:
+def rivalry(target: Target, found: list[Candidate], seed: int) -> Callable[[Gaussian], bool]:
     """Returns a function that says whether a normal has other modes beside it, of a weight like its
     own."""
     several = sum(np.isfinite(one.elbo) for one in found) > 1  # q may have left the only one
     labels = functools.cache(lambda: _labels(target, found[0].mode, found[0].mode.sds, seed))
-    return lambda q: several and bool(rivals(q, Searched(found, labels(), len(found)), target))
+    return lambda q: several and bool(rivals(q, SearchResult(found, labels(), len(found)), target))
 
 
 def _normal_or_mixture(done: _Done, misfit: Misfit) -> Fit:
@@ -627,7 +641,7 @@ def _normal_or_mixture(done: _Done, misfit: Misfit) -> Fit:
             watcher.begun
         )  # a normal at its end is no place to go on from: it would take one step more
         return done._replace(q=q._replace(ended=Ended.INTERRUPTED)).as_fit()
-    better, said = compared(said, done.report(mixed, q, said.away), len(mixed.parts))
+    better, said = compare_reports(said, done.report(mixed, q, said.away), len(mixed.parts))
     said = said._replace(
         verdict=f"{said.verdict} {mixture_spent(mixed.ended, mixed.rise, run.max_gradients)}".rstrip()
     )

@@ -22,10 +22,10 @@ from scipy import linalg
 from vijax import lbfgs
 from vijax.arguments import integer
 from vijax.automatic.as_fits import as_fit
-from vijax.automatic.assessment import assessed, in_words
+from vijax.automatic.assessment import assess, with_verdict
 from vijax.automatic.density_checks import exchanges
-from vijax.automatic.gaussian import Gaussian, noise_of
-from vijax.automatic.modes import Searched, find_modes, with_bounds
+from vijax.automatic.gaussian import Gaussian, draw_noise
+from vijax.automatic.modes import SearchResult, find_modes, with_bounds
 from vijax.automatic.trust_region import Stage, Watcher, check_stage
 from vijax.checks import check_key, require, require_integers, require_on_host
 from vijax.contract.model import Model
@@ -125,20 +125,20 @@ def dadvi(
         )
     cut = Ended.INTERRUPTED if asked.is_set() else Ended.UNSOLVED
     q = as_gaussian(top.point, top.value, Ended.CONVERGED if top.promised < SETTLED else cut)
-    searched = Searched(found, exchanges(target, start.x, q.sds, seed), NUM_STARTS)
-    said = assessed(model, target, q, searched, seed)._replace(noise=noise)
+    searched = SearchResult(found, exchanges(target, start.x, q.sds, seed), NUM_STARTS)
+    said = assess(model, target, q, searched, seed)._replace(noise=noise)
     said = said._replace(stage=watcher.stage if q.ended is Ended.INTERRUPTED else None)
     most = limits.TOO_FEW_DRAWS + limits.SURE * said.elbo.standard_error
     if q.ended is Ended.CONVERGED and q.elbo - said.elbo.value > most:
         q = q._replace(ended=Ended.TOO_FEW)
-        said = in_words(said, q)
+        said = with_verdict(said, q)
     return as_fit(model, q, said, key)._replace(columns=names_of(data))
 
 
 # --- the objective --------------------------------------------------------------------------------
 def unit_noise(num_draws: int, dim: int, seed: int) -> Float[np.ndarray, "draws D"]:
     """Returns fixed noise of which every coordinate has mean zero and variance one exactly."""
-    noise = noise_of(num_draws, dim, [seed, 0])
+    noise = draw_noise(num_draws, dim, [seed, 0])
     return noise / np.sqrt((noise**2).mean(0))
 
 

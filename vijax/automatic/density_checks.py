@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from vijax.automatic.gaussian import Gaussian, noise_of
+from vijax.automatic.gaussian import Gaussian, draw_noise
 from vijax.checks import require
 from vijax.constrain import correlation_cholesky, ordered, positive_definite, simplex, unit_interval
 from vijax.contract.variables import Free, Variables
@@ -249,7 +249,7 @@ FAR_AWAY = 1e18
 says so."""
 
 
-def moved_by_single(
+def float32_error(
     target: Target, make_double: Callable[[], Target], q: Gaussian, seed: int
 ) -> float:
     """Returns by how many standard deviations a normal fitted in float32 would be off in its means,
@@ -259,8 +259,8 @@ def moved_by_single(
 
     Rounding of a sum is seen in values that jump. But where a probability is rounded to one, or is
     cut off before that so that its logarithm is finite, values are smooth and wrong."""
-    noise = noise_of(COMPARED, target.dim, [seed, 71])
-    x = q.at(noise)
+    noise = draw_noise(COMPARED, target.dim, [seed, 71])
+    x = q.from_noise(noise)
     if np.abs(x).max() > FAR_AWAY:
         return 0.0
     values, slopes = target.raw_slopes(x)
@@ -281,7 +281,7 @@ def moved_by_single(
     return float(max(np.abs(of_means).max(), np.abs(of_sds).max()))
 
 
-def of_double(moved: float) -> str:
+def double_sentence(moved: float) -> str:
     """Returns the sentence on a fit that was computed in float64."""
     if not np.isfinite(moved):
         return "Computed in float64: in float32 the log density is not finite at draws of q."

@@ -47,13 +47,13 @@ class Gaussian(NamedTuple):
         """True of a full covariance."""
         return self.scale.ndim == 2
 
-    def at(self, noise: Float[np.ndarray, "draws D"]) -> Float[np.ndarray, "draws D"]:
+    def from_noise(self, noise: Float[np.ndarray, "draws D"]) -> Float[np.ndarray, "draws D"]:
         """Returns draws, from standard normal noise."""
         return self.mean + (
-            noise @ self.scale.T if self.is_full else self.stretched(noise) * self.scale
+            noise @ self.scale.T if self.is_full else self.apply_stretch(noise) * self.scale
         )
 
-    def stretched(
+    def apply_stretch(
         self, x: Float[np.ndarray, "*shape D"], power: float = 1.0
     ) -> Float[np.ndarray, "*shape D"]:
         """Returns vectors made longer along the directions, by a power of the stretch."""
@@ -75,12 +75,12 @@ class Gaussian(NamedTuple):
         """Number of directions with a stretch other than 1."""
         return 0 if self.stretch is None else int((self.stretch != 1).sum())
 
-    def drawn(
+    def draw(
         self, size: int, seed: Any
     ) -> tuple[Float[np.ndarray, "draws D"], Float[np.ndarray, " draws"]]:
-        """Returns draws, made of `noise_of`, and log q there."""
-        noise = noise_of(size, len(self.mean), seed)
-        return self.at(noise), self.log_density(noise)
+        """Returns draws, made of `draw_noise`, and log q there."""
+        noise = draw_noise(size, len(self.mean), seed)
+        return self.from_noise(noise), self.log_density(noise)
 
     def frame(self, density: LogDensity) -> Frame:
         """Returns the coordinates of a density in which it is N(0, I)."""
@@ -114,9 +114,9 @@ class Gaussian(NamedTuple):
 
     def log_prob(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
         """Returns log q(x)."""
-        return self.log_density(self.whitened(x))
+        return self.log_density(self.whiten(x))
 
-    def whitened(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D"]:
+    def whiten(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D"]:
         """Returns the noise that leads to these points."""
         gap = x - self.mean
         if (
@@ -125,11 +125,11 @@ class Gaussian(NamedTuple):
             return np.linalg.solve(self.scale, gap.T).T
         if self.is_full:
             return linalg.solve_triangular(self.scale, gap.T, lower=True).T
-        return self.stretched(gap / self.scale, -1.0)
+        return self.apply_stretch(gap / self.scale, -1.0)
 
     def distance(self, x: Float[np.ndarray, " D"]) -> float:
         """Returns the squared distance from the mean, in standard deviations."""
-        return float((self.whitened(x[None]) ** 2).sum())
+        return float((self.whiten(x[None]) ** 2).sum())
 
     def has_near(self, x: Float[np.ndarray, " D"]) -> bool:
         """Says whether a point is as near to the mean as draws are."""
@@ -142,7 +142,7 @@ def is_near(distance: float, dim: int) -> bool:
     return distance < dim + 6 * float(np.sqrt(2 * dim))
 
 
-def noise_of(size: int, dim: int, seed: Any) -> Float[np.ndarray, "draws D"]:
+def draw_noise(size: int, dim: int, seed: Any) -> Float[np.ndarray, "draws D"]:
     """Returns antithetic scrambled Sobol normals: at least `size`, the next power of two."""
     from scipy.stats import qmc  # here, because it takes as long to import as JAX itself
 
@@ -181,7 +181,7 @@ def root_of_inverse(precision: np.ndarray) -> Float[np.ndarray, "D D"]:
 
 
 # --- steps ----------------------------------------------------------------------------------------
-class Regressed(NamedTuple):
+class Regression(NamedTuple):
     """The step that scores at draws ask for, and the noise in it."""
 
     slope: Float[np.ndarray, " D"]  # a, (D,)
@@ -192,9 +192,9 @@ class Regressed(NamedTuple):
     nats: float
 
 
-def regressed(
+def regress_scores(
     noise: Float[np.ndarray, "draws D"], scores: Float[np.ndarray, "draws D"]
-) -> Regressed:
+) -> Regression:
     """Regresses scores on noise whose second half is minus the first.
 
     The even part of the residuals is the same at both draws of a pair, and disturbs the means
@@ -205,7 +205,7 @@ def regressed(
     even, odd = 0.5 * (left[:pairs] + left[pairs:]), 0.5 * (left[:pairs] - left[pairs:])
     of_slope = (even**2).sum(0) / max(pairs - 1, 1) / pairs
     of_curvature = (odd**2).sum(0) / max(pairs - dim, 1) / pairs
-    return Regressed(
+    return Regression(
         slope,
         curvature,
         np.sqrt(of_slope),
@@ -213,33 +213,33 @@ def regressed(
     )
 
 
-class Evaluated(NamedTuple):
+class Evaluation(NamedTuple):
     """A normal evaluated on draws."""
 
     at: Gaussian  # the normal
     elbo: float  # its ELBO on these draws, up to a constant
-    asked: Regressed  # the step that the scores ask for
+    asked: Regression  # the step that the scores ask for
     size: float  # largest value of the log density, of which rounding is a share
     # a lower bound on KL(q || p): log of the mean importance ratio, less the mean of its logarithm
     gap: float
 
 
-def evaluate(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -> Evaluated:
+def evaluate(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -> Evaluation:
     """Computes ELBO and step. Draws at which the density is zero make the ELBO -inf, and push
     nowhere.
 
     In the frame of q the scores say that log p is about  c + a' e - e' B e / 2,  whose mean over draws is wrong by the
     amount that their second moments are off: it is subtracted. So the ELBO of a normal target is exact, as its steps
     are, and the ELBO rises where the steps lead, but for what is not normal."""
-    values, slopes = target.slopes(q.at(noise))
+    values, slopes = target.slopes(q.from_noise(noise))
     size = float(np.abs(values[np.isfinite(values)]).max(initial=1.0))
-    asked = regressed(noise, slopes @ q.scale)
+    asked = regress_scores(noise, slopes @ q.scale)
     moments = noise.T @ noise / len(noise) - np.eye(len(asked.slope))
     off = float(asked.slope @ noise.mean(0) - 0.5 * (asked.curvature * moments).sum())
     ratios = values + 0.5 * (noise**2).sum(1)
     known = bool(np.isfinite(ratios).all())  # zeros of p at draws say nothing of its shape
     gap = float(special.logsumexp(ratios) - np.log(len(ratios)) - ratios.mean()) if known else 0.0
-    return Evaluated(q, float(values.mean()) - off + q.entropy(), asked, size, gap)
+    return Evaluation(q, float(values.mean()) - off + q.entropy(), asked, size, gap)
 
 
 class Step(NamedTuple):

@@ -23,8 +23,8 @@ import numpy as np
 from jaxtyping import Float
 
 from vijax.automatic.dadvi import OnDraws, climb, unit_noise
-from vijax.automatic.gaussian import Gaussian, noise_of
-from vijax.automatic.trust_region import Run, averaged
+from vijax.automatic.gaussian import Gaussian, draw_noise
+from vijax.automatic.trust_region import Run, average_steps
 from vijax.lbfgs import Mode
 from vijax.verdict import limits
 from vijax.verdict.improper import ASKED, grows_along
@@ -52,10 +52,10 @@ OFF = 0.5  # whitened slopes at an optimum are at most so far from zero
 MOST = 0.3  # the logarithm of a standard deviation moves at most so much in a step
 
 
-def rank_of(dim: int) -> int:
+def choose_rank(dim: int) -> int:
     """Returns the number of directions of so many variables.
 
-    >>> rank_of(1000), rank_of(9)
+    >>> choose_rank(1000), choose_rank(9)
     (32, 8)
     """
     return min(RANK, dim - 1)
@@ -66,15 +66,15 @@ def fit(run: Run, plain: Gaussian, start: Mode, seed: int) -> Gaussian:
     density and the `plain` normals of `independent` on. All stretches are 1 where directions gain
     nothing. No step is taken that needs more gradients than the run has."""
     target = run.target
-    size = rank_of(target.dim)
+    size = choose_rank(target.dim)
     q = plain._replace(directions=np.zeros((target.dim, size)), stretch=np.ones(size))
     q, rho = _stepped(run, q, [seed, 40])
     for turn in range(ROUNDS):
         if run.stopped() or not run.affords(2 * SPECTRUM + STEPS * FRESH):
             break
-        found = directed(target, q, [seed, 50 + turn])
+        found = add_directions(target, q, [seed, 50 + turn])
         found, its_rho = _stepped(run, found, [seed, 60 + turn])
-        gain, error = compared(target, q, found, [seed, 70 + turn])
+        gain, error = compare_bounds(target, q, found, [seed, 70 + turn])
         if gain <= 2 * error:
             break
         q, rho = found, its_rho
@@ -83,10 +83,10 @@ def fit(run: Run, plain: Gaussian, start: Mode, seed: int) -> Gaussian:
     )
     if not q.num_directions or q.ended not in (Ended.CONVERGED, Ended.LIMITED, Ended.SPENT):
         return q
-    found = directed(
+    found = add_directions(
         target, q, [seed, 90]
     )  # standard deviations have moved since the last time, and been noisy
-    gain, error = compared(target, q, found, [seed, 91])
+    gain, error = compare_bounds(target, q, found, [seed, 91])
     return found if gain > 2 * error else q
 
 
@@ -105,15 +105,15 @@ def independent(run: Run, start: Mode, seed: int) -> Gaussian:
     return max(reached, key=lambda q: q.elbo)
 
 
-def compared(
+def compare_bounds(
     target: Target, one: Gaussian, other: Gaussian, seed: list[int]
 ) -> tuple[float, float]:
     """Returns the gain of the bound from `one` to `other` on the same noise, in nats, and its
     standard error."""
-    noise = noise_of(JUDGED, target.dim, seed)
+    noise = draw_noise(JUDGED, target.dim, seed)
     gaps = (
-        target.values(other.at(noise))
-        - target.values(one.at(noise))
+        target.values(other.from_noise(noise))
+        - target.values(one.from_noise(noise))
         + other.entropy()
         - one.entropy()
     )
@@ -124,7 +124,7 @@ def compared(
 
 
 # --- directions -----------------------------------------------------------------------------------
-def directed(target: Target, q: Gaussian, seed: list[int]) -> Gaussian:
+def add_directions(target: Target, q: Gaussian, seed: list[int]) -> Gaussian:
     """Gives q the directions in which the curvature, in units of the standard deviations, is
     furthest from its bulk."""
     plain = q._replace(directions=None, stretch=None)
@@ -132,7 +132,7 @@ def directed(target: Target, q: Gaussian, seed: list[int]) -> Gaussian:
     if not len(values):
         return q
     values = np.maximum(values, 1e-6)
-    size = rank_of(target.dim)
+    size = choose_rank(target.dim)
     chosen, bulk = _furthest(values, target.dim, size)
     directions, stretch = np.zeros((target.dim, size)), np.ones(size)
     directions[:, : len(chosen)] = vectors[:, chosen]
@@ -167,11 +167,11 @@ def spectrum(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns ends of the spectrum of the curvature where q is, in the units of q, and their
     vectors. At the optimum of a normal target all are 1."""
-    x = q.at(noise_of(HESSIANS, target.dim, seed))
+    x = q.from_noise(draw_noise(HESSIANS, target.dim, seed))
 
     def curvature(v: np.ndarray) -> np.ndarray:
-        pushed = target.products(x, np.broadcast_to(q.scale * q.stretched(v), x.shape)).mean(0)
-        return -q.stretched(q.scale * pushed)
+        pushed = target.products(x, np.broadcast_to(q.scale * q.apply_stretch(v), x.shape)).mean(0)
+        return -q.apply_stretch(q.scale * pushed)
 
     return lanczos(curvature, target.dim, min(size, target.dim), seed)
 
@@ -228,7 +228,7 @@ def gradient(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -
     """Evaluates a normal with directions on draws; None where a draw has no density."""
     assert q.directions is not None
     assert q.stretch is not None
-    x = q.at(noise)
+    x = q.from_noise(noise)
     values, slopes = target.slopes(x)
     if not np.isfinite(values).all():
         return None
@@ -236,12 +236,12 @@ def gradient(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -
     is_used = (q.directions**2).sum(0) > 0
     b = ((scaled @ q.directions) * (noise @ q.directions) * q.stretch).mean(0) + is_used
     log_sd = (slopes * (x - q.mean)).mean(0) + 1
-    whitened = q.stretched(scaled)
+    whitened = q.apply_stretch(scaled)
     elbo = float(values.mean()) + q.entropy()
     return Gradient(q, elbo, slopes.mean(0), log_sd, b, whitened, whitened + noise)
 
 
-def moved(seen: Gradient, radius: float, rho: float) -> Gaussian:
+def move(seen: Gradient, radius: float, rho: float) -> Gaussian:
     """Takes a natural-gradient step of size rho, its mean within the radius. (The information of
     log s and b is 2.)"""
     q = seen.at
@@ -249,7 +249,7 @@ def moved(seen: Gradient, radius: float, rho: float) -> Gaussian:
     by = lambda slope: np.exp(np.clip(0.5 * rho * slope, -MOST, MOST))
     shift = rho * seen.whitened.mean(0)
     shift *= min(1.0, np.sqrt(2 * radius) / max(float(np.linalg.norm(shift)), 1e-30))
-    mean = q.mean + q.scale * q.stretched(shift)
+    mean = q.mean + q.scale * q.apply_stretch(shift)
     return q._replace(mean=mean, scale=q.scale * by(seen.log_sd), stretch=q.stretch * by(seen.b))
 
 
@@ -260,14 +260,17 @@ def _stepped(run: Run, q: Gaussian, seed: list[int]) -> tuple[Gaussian, float]:
     for turn in range(STEPS):
         if run.stopped() or not run.affords(FRESH):
             break
-        noise = noise_of(FRESH, target.dim, [*seed, turn])
+        noise = draw_noise(FRESH, target.dim, [*seed, turn])
         seen = gradient(target, q, noise)
         if seen is None:
             break
         slack = 10 * target.epsilon * abs(seen.elbo)
         while rho >= LEAST:
-            trial = moved(seen, FURTHEST, rho)
-            if float(target.values(trial.at(noise)).mean()) + trial.entropy() >= seen.elbo - slack:
+            trial = move(seen, FURTHEST, rho)
+            if (
+                float(target.values(trial.from_noise(noise)).mean()) + trial.entropy()
+                >= seen.elbo - slack
+            ):
                 q = trial._replace(elbo=seen.elbo)
                 break
             rho /= 2
@@ -296,7 +299,7 @@ def _on_fresh_draws(run: Run, q: Gaussian, start: Mode, rho: float, seed: list[i
         q = q._replace(error=error, elbo=q.elbo + (seen.elbo - q.elbo) / taken)
         return q, Ended.CONVERGED if near and error < SDS and count >= 2 * first else None
 
-    q = averaged(run, gradient, moved, q, FRESH, seed, first, lambda t: FURTHEST, after)
+    q = average_steps(run, gradient, move, q, FRESH, seed, first, lambda t: FURTHEST, after)
     return (
         q
         if q.ended is Ended.INTERRUPTED
@@ -313,6 +316,6 @@ def _ended(
     off = max(OFF, 5 * q.error)  # noise of the means themselves
     flat = curvature < 1 - off
     wide = bool((flat & (q.scale > limits.WIDENED * np.clip(start.sds, 1e-6, 1.0))).any())
-    if wide and grows_along(target, q.drawn(ASKED, 0)[0]).any():
+    if wide and grows_along(target, q.draw(ASKED, 0)[0]).any():
         return Ended.UNBOUNDED
     return Ended.SPENT if max(np.abs(slope).max(), np.abs(curvature - 1).max()) > off else q.ended

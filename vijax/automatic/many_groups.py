@@ -27,8 +27,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.automatic import trust_region
-from vijax.automatic.gaussian import Gaussian, noise_of
-from vijax.automatic.modes import ARRIVED, BETWEEN, DIP, MOST_JUDGED, Found, with_bounds
+from vijax.automatic.gaussian import Gaussian, draw_noise
+from vijax.automatic.modes import ARRIVED, BETWEEN, DIP, MOST_JUDGED, Candidate, with_bounds
 from vijax.automatic.trust_region import Run, Sitting
 from vijax.contract.batch import count_rows
 from vijax.contract.model import Model
@@ -60,7 +60,7 @@ class Sample(NamedTuple):
     scale: float
 
 
-def sample_of(data: PyTree, dim: int, seed: int) -> Sample:
+def draw_sample(data: PyTree, dim: int, seed: int) -> Sample:
     """Returns random groups to begin with."""
     total = int(np.shape(jax.tree.leaves(data)[0])[0])
     size = min(total, max(SAMPLE * total // count_rows(data), PER_VARIABLE * dim))
@@ -69,9 +69,9 @@ def sample_of(data: PyTree, dim: int, seed: int) -> Sample:
 
 
 # --- all groups at once ---------------------------------------------------------------------------
-def climbed(
-    run: Run, begin: Gaussian, found: list[Found], seed: int
-) -> tuple[Gaussian, list[Found]]:
+def climb_all_groups(
+    run: Run, begin: Gaussian, found: list[Candidate], seed: int
+) -> tuple[Gaussian, list[Candidate]]:
     """Returns the best normal at a mode of all groups, and their modes, from a fit to a sample and
     its modes on.
 
@@ -81,14 +81,14 @@ def climbed(
     target = run.target
     away = [one for one in found[:MOST_JUDGED] if not begin.has_near(one.mode.x)]
     own = sum(one.num_starts for one in found) - sum(one.num_starts for one in away)
-    draws = begin.at(WIDER * noise_of(DRAWS, target.dim, [seed, 17]))
+    draws = begin.from_noise(WIDER * draw_noise(DRAWS, target.dim, [seed, 17]))
     x = np.stack([begin.mean, *(one.mode.x for one in away), *draws])
     counts = [own, *(one.num_starts for one in away), *[0] * len(draws)]
     waiting = [
         (Mode(start, float(value), begin.sds), count)
         for start, value, count in zip(x, target.values(x), counts, strict=True)
     ]
-    ends: list[Found] = []
+    ends: list[Candidate] = []
     while waiting:
         (start, count), *waiting = waiting
         mode = _climb(run, begin, start.x)
@@ -98,7 +98,7 @@ def climbed(
             (i for i, one in enumerate(ends) if _rise(target, [mode], one.mode)[0]), len(ends)
         )
         if place == len(ends):
-            ends.append(Found(mode, 0))
+            ends.append(Candidate(mode, 0))
             rising = _rise(target, [at for at, _ in waiting], mode)
             count += sum(more for (_, more), is_on in zip(waiting, rising, strict=True) if is_on)
             waiting = [one for one, is_on in zip(waiting, rising, strict=True) if not is_on]
@@ -128,15 +128,17 @@ def _climb(run: Run, frame: Gaussian, x: Float[np.ndarray, " D"]) -> Mode | None
     density is zero."""
 
     def framed(noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        values, slopes = run.target.slopes(frame.at(noise))
+        values, slopes = run.target.slopes(frame.from_noise(noise))
         return values, slopes @ frame.scale
 
     stopped = lambda: run.stopped() or not run.affords(1)
-    ends = maximise(framed, frame.whitened(x[None]), MOST_CLIMB, ARRIVED / 10, stopped)
+    ends = maximise(framed, frame.whiten(x[None]), MOST_CLIMB, ARRIVED / 10, stopped)
     if not ends:
         return None
     return Mode(
-        frame.at(ends[0].x[None])[0], ends[0].value, np.sqrt(frame.scale**2 @ ends[0].sds ** 2)
+        frame.from_noise(ends[0].x[None])[0],
+        ends[0].value,
+        np.sqrt(frame.scale**2 @ ends[0].sds ** 2),
     )
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import linalg, special
 
-from vijax.automatic.gaussian import Gaussian, noise_of, step
+from vijax.automatic.gaussian import Gaussian, draw_noise, step
 from vijax.automatic.trust_region import Run
 from vijax.families.vector.normal_mixture import NormalMixture
 from vijax.inference.estimator.scores import regression
@@ -82,7 +82,7 @@ class Mixture(NamedTuple):
         """0: there are none beside the covariances."""
         return 0
 
-    def drawn(
+    def draw(
         self, size: int, seed: Any
     ) -> tuple[Float[np.ndarray, "draws D"], Float[np.ndarray, " draws"]]:
         """Returns draws, and log q there. The shares of the components are as exact as whole
@@ -94,7 +94,8 @@ class Mixture(NamedTuple):
         )
         dim = len(self.parts[0].mean)
         each = [
-            part.at(rng.normal(size=(n, dim))) for part, n in zip(self.parts, counts, strict=True)
+            part.from_noise(rng.normal(size=(n, dim)))
+            for part, n in zip(self.parts, counts, strict=True)
         ]
         x = rng.permutation(np.concatenate(each))
         return x, self.log_prob(x)
@@ -110,7 +111,7 @@ class Mixture(NamedTuple):
     def scores(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D"]:
         """Returns the gradient of log q."""
         shares = special.softmax(self.log_densities(x) + np.log(self.weights)[:, None], 0)
-        of_each = [-np.linalg.solve(p.scale.T, p.whitened(x).T).T for p in self.parts]
+        of_each = [-np.linalg.solve(p.scale.T, p.whiten(x).T).T for p in self.parts]
         return sum(share[:, None] * score for share, score in zip(shares, of_each, strict=True))
 
     def distance(self, x: Float[np.ndarray, " D"]) -> float:
@@ -118,7 +119,7 @@ class Mixture(NamedTuple):
         deviations."""
         return min(part.distance(x) for part in self.parts)
 
-    def within(self, frame: Gaussian) -> NormalMixture:
+    def to_frame(self, frame: Gaussian) -> NormalMixture:
         """Returns it in coordinates in which `frame` is N(0, I)."""
         inside = lambda x: linalg.solve_triangular(frame.scale, x, lower=True)
         factors = np.stack([inside(part.scale) for part in self.parts])
@@ -173,7 +174,7 @@ class Bank(NamedTuple):
 
 
 # --- the fit --------------------------------------------------------------------------------------
-def draws_of_each(dim: int) -> int:
+def draws_per_part(dim: int) -> int:
     """Returns the number of draws of a component at a time: the next power of two."""
     return max(FEWEST_DRAWS, 1 << (dim - 1).bit_length())
 
@@ -181,7 +182,7 @@ def draws_of_each(dim: int) -> int:
 def fewest_gradients(dim: int) -> int:
     """Returns the least number of gradients of a mixture: two components, and a few steps to
     settle."""
-    return 4 * WANTED * draws_of_each(dim)
+    return 4 * WANTED * draws_per_part(dim)
 
 
 def fit(run: Run, start: Gaussian, rivals: list[Gaussian], seed: int) -> Mixture:
@@ -214,7 +215,7 @@ class _Walk:
 
     def __init__(self, run: Run, q: Mixture, seed: int):
         self.q, self._run, self._target, self._seed = q, run, run.target, seed
-        self._size = draws_of_each(run.target.dim)
+        self._size = draws_per_part(run.target.dim)
         self._bank = Bank.empty(run.target.dim)
         self._draws = 0
         self._trace: list[float] = []
@@ -242,8 +243,8 @@ class _Walk:
         return 1 / (shares**2).sum(1)
 
     def _draw(self, k: int) -> None:
-        x = self.q.parts[k].at(
-            noise_of(self._size, self._target.dim, [self._seed, 11, self._draws])
+        x = self.q.parts[k].from_noise(
+            draw_noise(self._size, self._target.dim, [self._seed, 11, self._draws])
         )
         self._bank = self._bank.with_draws(self.q.parts[k], x, *self._target.slopes(x))
         self._draws += 1
@@ -324,7 +325,7 @@ def _moved(
     if 1 / (weights**2).sum() < 2 * (dim + 1):
         return part
     slope, curvature = regression(
-        part.whitened(x), scores @ part.scale, diagonal=False, xp=np, weights=weights
+        part.whiten(x), scores @ part.scale, diagonal=False, xp=np, weights=weights
     )
     return step(part, slope, np.eye(dim) + curvature, RADIUS, rho).to
 

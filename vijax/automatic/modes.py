@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from vijax.automatic.density_checks import Exchange, check_slopes
-from vijax.automatic.gaussian import Gaussian, laplace, noise_of
+from vijax.automatic.gaussian import Gaussian, draw_noise, laplace
 from vijax.checks import require
 from vijax.lbfgs import Mode, Point, Slopes, maximise, never
 from vijax.verdict.target import MOST_NUMBERS, Target
@@ -34,7 +34,7 @@ MANY_WIDTHS, SOME_WIDTHS = 300, 24
 variable."""
 
 
-class Found(NamedTuple):
+class Candidate(NamedTuple):
     """A mode that was found."""
 
     mode: Mode  # the mode
@@ -44,17 +44,17 @@ class Found(NamedTuple):
     elbo: float = -np.inf
 
 
-class Searched(NamedTuple):
+class SearchResult(NamedTuple):
     """The result of all searches."""
 
-    found: list[Found]  # modes, best first
+    candidates: list[Candidate]  # modes, best first
     labels: list[Exchange]  # exchanges of labels that leave the density as it is
     num_starts: int  # number of searches
 
 
 def find_modes(
     target: Target, seed: int, num_starts: int, stopped: Callable[[], bool] = never
-) -> list[Found]:
+) -> list[Candidate]:
     """Returns the modes, best first. Half of the searches begin within 2 of zero, in free
     coordinates, the others as far apart as the prior is wide. Raises ValueError: the density is
     finite at no start, or has no gradient."""
@@ -64,7 +64,7 @@ def find_modes(
     begin = np.concatenate([near, wide_starts(target, of, num_starts - len(near), seed)])
     units = np.where(of.is_known & of.is_prior, np.maximum(of.width, 1.0), 1.0)
     outside = lambda at: at._replace(x=at.x * units)
-    same_hill = lambda low, high: on_one_hill(target, outside(low), outside(high))
+    same_hill = lambda low, high: share_hill(target, outside(low), outside(high))
 
     def scaled(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         values, slopes = target.slopes(x * units)
@@ -101,14 +101,14 @@ def _searched_again(slopes: Slopes, mode: Mode, stopped: Callable[[], bool]) -> 
     return mode
 
 
-def _distinct(ends: list[Mode]) -> list[Found]:
+def _distinct(ends: list[Mode]) -> list[Candidate]:
     """Returns the modes that differ by more than a search's inaccuracy, with the number of searches
     that ended there."""
-    found: list[Found] = []
+    found: list[Candidate] = []
     for mode in ends:
         at = next((i for i, one in enumerate(found) if _are_same(one.mode, mode)), None)
         if at is None:
-            found.append(Found(mode, 1))
+            found.append(Candidate(mode, 1))
         else:
             found[at] = found[at]._replace(num_starts=found[at].num_starts + 1)
     return found
@@ -122,15 +122,15 @@ def _are_same(one: Mode, other: Mode) -> bool:
 
 # --- their bounds ---------------------------------------------------------------------------------
 def with_bounds(
-    target: Target, found: list[Found], seed: int, is_cut: bool = False
-) -> tuple[list[Found], Gaussian]:
+    target: Target, found: list[Candidate], seed: int, is_cut: bool = False
+) -> tuple[list[Candidate], Gaussian]:
     """Returns the modes with rough bounds of the normals there, and the normal with the highest
     bound.
 
     Modes far below the highest have no bound. Where searches were cut short (`is_cut`), normals are
     computed at the first few of their ends that are no modes: these have no bound either, but may
     be the best normal."""
-    noise = noise_of(32, target.dim, [seed, 99])
+    noise = draw_noise(32, target.dim, [seed, 99])
     most = MOST_JUDGED if target.dim <= MANY else MOST_JUDGED // 2
     judged, normals, lost = list(found), [], 0
     for i, one in enumerate(found[:most]):
@@ -150,7 +150,7 @@ def with_bounds(
 
 def rough_bound(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -> float:
     """Returns the ELBO on some draws."""
-    values = target.values(q.at(noise))
+    values = target.values(q.from_noise(noise))
     return float(np.where(np.isfinite(values), values, -1e10).mean()) + q.entropy()
 
 
@@ -196,7 +196,7 @@ def prior_scales(target: Target) -> Scales:
     places = [np.asarray(entries) for entries in target.variables.places.values()]
     is_sampled = dim > MANY_WIDTHS and not target.has_prior
     measured = (
-        np.sort(np.concatenate([some_of(entries) for entries in places]))
+        np.sort(np.concatenate([subsample(entries) for entries in places]))
         if is_sampled
         else np.arange(dim)
     )
@@ -207,7 +207,7 @@ def prior_scales(target: Target) -> Scales:
     return scales if len(measured) == dim else _for_all(scales, measured, places)
 
 
-def some_of(entries: Int[np.ndarray, " n"]) -> Int[np.ndarray, " some"]:
+def subsample(entries: Int[np.ndarray, " n"]) -> Int[np.ndarray, " some"]:
     """Entries of a variable at which the density is measured: all of a small one, else some, evenly
     spread.
 
@@ -291,13 +291,13 @@ def wide_starts(target: Target, of: Scales, count: int, seed: int) -> Float[np.n
     for i in order[: TRIED * count]:
         apart = (((x[chosen] - x[i]) / width[i]) ** 2).sum(1)
         near = [chosen[k] for k in np.argsort(apart, kind="stable")[:2]]
-        if len(chosen) < count and not any(on_one_hill(target, point(i), point(j)) for j in near):
+        if len(chosen) < count and not any(share_hill(target, point(i), point(j)) for j in near):
             chosen.append(int(i))
     rest = [int(i) for i in rng.permutation(order) if i not in chosen]
     return x[[*chosen, *rest][:count]]
 
 
-def on_one_hill(target: Target, low: Mode | Point, high: Mode | Point) -> bool:
+def share_hill(target: Target, low: Mode | Point, high: Mode | Point) -> bool:
     """Says whether there is no valley on the way from the lower of two points to the higher one
     (Ursem 1999)."""
     between = low.x + BETWEEN[:, None] * (high.x - low.x)

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Float
 
-from vijax.automatic.gaussian import Evaluated, Gaussian, evaluate, noise_of, step
-from vijax.automatic.modes import Found
+from vijax.automatic.gaussian import Evaluation, Gaussian, draw_noise, evaluate, step
+from vijax.automatic.modes import Candidate
 from vijax.checks import require
 from vijax.lbfgs import Mode, never
 from vijax.models.energies.reference import Reference
@@ -78,11 +78,11 @@ class Sitting(NamedTuple):
     @classmethod
     def begin(cls, start: Gaussian) -> Sitting:
         """Returns the state at the first draws."""
-        size = cls.size_of(len(start.mean))
+        size = cls.first_size(len(start.mean))
         return cls(start.mean, start.scale, start.elbo, size, 0, 0, 0.0, 0.0, start.sds, start.mean)
 
     @classmethod
-    def size_of(cls, dim: int) -> int:
+    def first_size(cls, dim: int) -> int:
         """Returns the number of the first draws of so many variables."""
         return max(32, 4 * dim)
 
@@ -95,7 +95,7 @@ class Sitting(NamedTuple):
 Seen = TypeVar("Seen")
 
 
-def averaged(
+def average_steps(
     run: Run,
     look: Callable[[Target, Gaussian, np.ndarray], Seen | None],
     moved: Callable[[Seen, float, float], Gaussian],
@@ -129,7 +129,7 @@ def averaged(
             return q._replace(ended=Ended.INTERRUPTED)
         if not run.affords(size):
             break
-        seen = look(run.target, q, noise_of(size, len(q.mean), [*seed, count]))
+        seen = look(run.target, q, draw_noise(size, len(q.mean), [*seed, count]))
         if seen is None:
             continue
         q, ended = after(moved(seen, radius(count), 1 / count), seen, count)
@@ -180,10 +180,10 @@ def _on_fixed_draws(
     seed: list[int],
     trace: list[float],
     misfits: Callable[[Gaussian, float], bool],
-) -> tuple[Evaluated, Sitting, Ended | None]:
+) -> tuple[Evaluation, Sitting, Ended | None]:
     """Takes steps on one set of draws until their noise is all that is left. Returns the last
     normal, where to begin next, and why the fit ends, if it does."""
-    noise = noise_of(begin.size, len(begin.mean), seed)
+    noise = draw_noise(begin.size, len(begin.mean), seed)
     begin = begin._replace(size=len(noise))
     now, radius, refused = evaluate(run.target, begin.q, noise), 1.0, 0
     while True:
@@ -208,7 +208,7 @@ def _on_fixed_draws(
         trace.append(now.elbo)
         if _is_far(now.at, begin):
             if grows_along(
-                run.target, now.at.at(noise_of(ASKED, len(begin.mean), [seed[0], 98]))
+                run.target, now.at.from_noise(draw_noise(ASKED, len(begin.mean), [seed[0], 98]))
             ).any():
                 return now, begin, Ended.UNBOUNDED
             begin = begin._replace(
@@ -228,7 +228,7 @@ def _on_fresh_draws(
     """Averages steps on fresh draws, the fixed ones before counted as the first. The radius is NEAR
     / t nats: else a set with a draw far out, where slopes are steep, would undo many before it."""
 
-    def after(q: Gaussian, seen: Evaluated, count: int) -> tuple[Gaussian, Ended | None]:
+    def after(q: Gaussian, seen: Evaluation, count: int) -> tuple[Gaussian, Ended | None]:
         elbo, error = (
             seen.at.elbo + (seen.elbo - seen.at.elbo) / count,
             float(begin.error / np.sqrt(count)),
@@ -244,7 +244,7 @@ def _on_fresh_draws(
         step(seen.at, seen.asked.slope, seen.asked.curvature, radius, rho).to
     )
     q = begin.q._replace(error=float(begin.error / np.sqrt(begin.averaged)))
-    return averaged(
+    return average_steps(
         run, evaluate, moved, q, begin.size, seed, begin.averaged, lambda t: NEAR / t, after
     )
 
@@ -280,14 +280,16 @@ class Stage(NamedTuple):
     # for that; else 0
     moved: float = 0.0
 
-    def found(self) -> list[Found]:
+    def candidates(self) -> list[Candidate]:
         """Returns the modes."""
         known = np.flatnonzero(~np.isnan(self.values))
         mode = lambda i: Mode(self.x[i], float(self.values[i]), self.sds[i])
-        return [Found(mode(i), int(self.counts[i]), float(self.elbos[i])) for i in known]
+        return [Candidate(mode(i), int(self.counts[i]), float(self.elbos[i])) for i in known]
 
 
-def stage_of(found: list[Found], num_starts: int, sitting: Sitting | None, gradients: int) -> Stage:
+def make_stage(
+    found: list[Candidate], num_starts: int, sitting: Sitting | None, gradients: int
+) -> Stage:
     """Returns the stage after the searches."""
 
     def padded(rows: Any) -> np.ndarray:
@@ -305,8 +307,8 @@ def stage_like(dim: int, num_starts: int, is_full: bool, is_placed: bool = False
     not."""
     mode = Mode(np.zeros(dim), 0.0, np.zeros(dim))
     start = Gaussian(np.zeros(dim), np.eye(dim), 0.0)
-    stage = stage_of(
-        [Found(mode, 1, 0.0)], num_starts, Sitting.begin(start) if is_full else None, 0
+    stage = make_stage(
+        [Candidate(mode, 1, 0.0)], num_starts, Sitting.begin(start) if is_full else None, 0
     )
     return stage._replace(reference=Reference.no_information(dim) if is_placed else None)
 
@@ -320,18 +322,18 @@ class Watcher:
         self.begun = stage  # at which the fit of one normal began, in this call
 
     def searched(
-        self, target: Target, search: Callable[[], list[Found]], num_starts: int
-    ) -> list[Found]:
+        self, target: Target, search: Callable[[], list[Candidate]], num_starts: int
+    ) -> list[Candidate]:
         """Returns the modes of the stage that was reached, or of a search."""
         if self.stage is None:
             found = search()
-            stage = stage_of(found, num_starts, None, target.num_gradients)._replace(
+            stage = make_stage(found, num_starts, None, target.num_gradients)._replace(
                 reference=target.file_reference
             )
             self.stage = None if self._asked.is_set() else stage
             return found
         target.num_gradients = self.stage.gradients
-        return self.stage.found()
+        return self.stage.candidates()
 
     def note(self, target: Target, sitting: Sitting) -> None:
         """Keeps a new state of the fit."""

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
-from vijax.automatic.gaussian import Gaussian, noise_of
+from vijax.automatic.gaussian import Gaussian, draw_noise
 from vijax.automatic.mixture import Mixture
 from vijax.verdict import limits
 from vijax.verdict.target import Target
@@ -78,7 +78,7 @@ def other_widths(target: Target, q: Gaussian | Mixture, own: float, seed: int) -
     return sorted(best.values(), key=lambda one: -one.elbo)
 
 
-def share_of(widths: Sequence[Width], own: float) -> float:
+def share_beside(widths: Sequence[Width], own: float) -> float:
     """Returns the share of the posterior that such parts hold, by their bounds."""
     return float(1 - special.softmax([own, *(one.elbo for one in widths)])[0]) if widths else 0.0
 
@@ -91,7 +91,7 @@ def _is_beyond(
     own: float,
 ) -> bool:
     """Tells whether p is above q at draws of a normal."""
-    x = normal.at(noise)
+    x = normal.from_noise(noise)
     return bool((target.values(x) - q.log_prob(x)).mean() - own > limits.BEYOND)
 
 
@@ -99,7 +99,7 @@ class _Look:
     """A component, made wider and narrower."""
 
     def __init__(self, target: Target, part: Gaussian, seed: int):
-        noise = noise_of(DRAWS, target.dim, [seed, 12])
+        noise = draw_noise(DRAWS, target.dim, [seed, 12])
         self.noise = noise / np.sqrt(
             (noise**2).mean(0)
         )  # at other widths squares count, and their noise would
@@ -145,7 +145,7 @@ class _Look:
         factors = np.stack(
             [[self._factors(coordinate, one) for one in times] for coordinate in each]
         )
-        apart = self._part.at(self.noise) - self._part.mean
+        apart = self._part.from_noise(self.noise) - self._part.mean
         x = self._part.mean + factors[:, :, None] * apart
         values = self._target.values(x.reshape(-1, x.shape[-1])).reshape(x.shape[:-1])
         log_p = np.where(np.isfinite(values), values, IMPOSSIBLE).mean(-1)

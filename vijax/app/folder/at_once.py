@@ -22,7 +22,7 @@ from vijax.app.folder.run_folder import latest_checkpoint, noted_settings, read_
 from vijax.app.plan.plan import Plan
 from vijax.app.settings.options import option_settings
 from vijax.app.settings.typed_toml import DamagedError
-from vijax.automatic.as_fits import of_mixture
+from vijax.automatic.as_fits import mixture_algorithm
 from vijax.automatic.auto import MOST_FULL, NUM_STARTS
 from vijax.automatic.trust_region import Stage, stage_like
 from vijax.families.vector.normal_mixture import NormalMixture
@@ -92,7 +92,7 @@ def kept_algorithm(folder: Path, plan: Plan) -> Algorithm:
     count = read_json(path, remedy).get("components")
     if not isinstance(count, int) or count < 1:
         raise DamagedError(f"{path}: damaged: expected the number of components", remedy)
-    return of_mixture(plan.algorithm.spec.model, count)  # type: ignore[arg-type]
+    return mixture_algorithm(plan.algorithm.spec.model, count)  # type: ignore[arg-type]
 
 
 def read_stage(folder: Path, plan: Plan, say: Callable[[str], None]) -> Stage | None:

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from vijax.automatic.gaussian import Gaussian, noise_of
-from vijax.automatic.modes import Searched, rough_bound
+from vijax.automatic.gaussian import Gaussian, draw_noise
+from vijax.automatic.modes import SearchResult, rough_bound
 from vijax.automatic.trust_region import Run, Sitting
 from vijax.automatic.trust_region import fit as fit_normal
 from vijax.models.energies.bend import MOST_BENT, SKEWNESS, Bend
@@ -44,7 +44,7 @@ class Bent(NamedTuple):
     target: Target  # in these coordinates
 
 
-def bent(
+def fit_bent(
     run: Run, q: Gaussian, seed: int, max_draws: int, misfits: Callable[[Gaussian, float], bool]
 ) -> Bent | None:
     """Returns the normal of bent coordinates, if its bound is higher; None where nothing is gained,
@@ -54,7 +54,7 @@ def bent(
     for turn in range(ROUNDS):
         within = run._replace(target=target)
         count = max(FEWEST_DRAWS, A_VARIABLE * target.dim)
-        if not within.affords(count + 2 * Sitting.size_of(target.dim)):
+        if not within.affords(count + 2 * Sitting.first_size(target.dim)):
             break
         skewness = _skewness(target, q, count, [seed, 55, turn])
         run.target.num_gradients = target.num_gradients
@@ -71,7 +71,7 @@ def bent(
             return None
         if then.ended is Ended.UNBOUNDED:
             break
-        noise = noise_of(JUDGED, target.dim, [seed, 56, turn])
+        noise = draw_noise(JUDGED, target.dim, [seed, 56, turn])
         if rough_bound(there, then, noise) < rough_bound(target, q, noise) + WORTH:
             break
         target, q = there, then
@@ -83,7 +83,7 @@ def bent(
 
 def _skewness(target: Target, q: Gaussian, count: int, seed: list[int]) -> Float[np.ndarray, " D"]:
     """Returns the third cumulant of each standardised coordinate; zero where it is not known."""
-    x = q.at(noise_of(count, target.dim, seed))
+    x = q.from_noise(draw_noise(count, target.dim, seed))
     values, slopes = target.slopes(x)
     if not np.isfinite(values).all():
         return np.zeros(target.dim)
@@ -105,9 +105,9 @@ def _more(bend: Bend | None, q: Gaussian, skewness: Float[np.ndarray, " D"]) -> 
     return Bend(*(np.asarray(part, dtype) for part in before._replace(amount=amount)))
 
 
-def as_seen(searched: Searched, before: Target, now: Target) -> Searched:
+def move_search(searched: SearchResult, before: Target, now: Target) -> SearchResult:
     """Returns what the searches found, in other coordinates."""
-    modes = [one.mode for one in searched.found]
+    modes = [one.mode for one in searched.candidates]
     x = np.stack([mode.x for mode in modes])
     at = now.coordinates(before.to_free(x))
     beside = now.coordinates(before.to_free(x + STEP * np.stack([mode.sds for mode in modes])))
@@ -116,6 +116,6 @@ def as_seen(searched: Searched, before: Target, now: Target) -> Searched:
         one._replace(
             mode=one.mode._replace(x=place, value=float(value), sds=np.abs(other - place) / STEP)
         )
-        for one, place, value, other in zip(searched.found, at, values, beside, strict=True)
+        for one, place, value, other in zip(searched.candidates, at, values, beside, strict=True)
     ]
-    return searched._replace(found=moved)
+    return searched._replace(candidates=moved)

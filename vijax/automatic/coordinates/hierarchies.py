@@ -29,7 +29,7 @@ from jaxtyping import Float
 
 from vijax.automatic.coordinates.trends import gradients_of_trends, with_trends
 from vijax.automatic.dadvi import OnDraws, climb, unit_noise
-from vijax.automatic.gaussian import noise_of
+from vijax.automatic.gaussian import draw_noise
 from vijax.lbfgs import Mode
 from vijax.models.energies.coordinates import Hierarchy
 from vijax.models.energies.reference import Reference
@@ -50,7 +50,7 @@ def most_gradients(hierarchy: Hierarchy) -> int:
     return TURNS * turn + levels * gradients_of_trends(SEEN)
 
 
-def learnt(
+def learn_coordinates(
     target: Target, hierarchy: Hierarchy, seed: int, max_gradients: int, stopped: Callable[[], bool]
 ) -> Reference:
     """Returns the coordinates in which a density is nearest to independent normals, roughly.
@@ -67,7 +67,7 @@ def learnt(
         if is_over():
             break
         q = climb(OnDraws(placed, noise), start, STEPS, stopped=is_over)
-        draws = placed.to_free(q.at(noise_of(SEEN, dim, [seed, 30, turn])))
+        draws = placed.to_free(q.from_noise(draw_noise(SEEN, dim, [seed, 30, turn])))
         draws = draws[np.isfinite(draws).all(1)]
         target.num_gradients = placed.num_gradients
         if not len(draws):

@@ -140,7 +140,9 @@ def _in_the_mean(
 
 
 def _own_trends(
-    seen: _Seen, learnt: Float[np.ndarray, " n"], moved: Float[np.ndarray, "draws others"]
+    seen: _Seen,
+    learnt_information: Float[np.ndarray, " n"],
+    moved: Float[np.ndarray, "draws others"],
 ) -> _Parts:
     """Returns parts of coordinates whose h and J are known at each draw: J = A + B exp(growth t),
     and h is a constant and B exp(growth t) times an affine function."""
@@ -188,19 +190,27 @@ def _floor_and_growth(
 
 
 def _shared_trends(
-    seen: _Seen, learnt: Float[np.ndarray, " n"], moved: Float[np.ndarray, "draws others"]
+    seen: _Seen,
+    learnt_information: Float[np.ndarray, " n"],
+    moved: Float[np.ndarray, "draws others"],
 ) -> _Parts | None:
     """Returns parts of coordinates that depend on each other: they share one growth of J, beside
     the J that was learnt, and h / J stays. None where their curvatures have no sign in common."""
-    shared = (seen.information / learnt).mean(1)
+    shared = (seen.information / learnt_information).mean(1)
     if not (shared > 0).all():
         return None
     design = np.concatenate([np.ones((len(moved), 1)), moved], 1)
     growth = np.linalg.lstsq(design, np.log(shared), rcond=None)[0][1:]
-    none = np.zeros_like(learnt)
-    each = len(learnt), len(growth)
+    none = np.zeros_like(learnt_information)
+    each = len(learnt_information), len(growth)
     return _Parts(
-        none, none, seen.linear.mean(0), learnt, np.broadcast_to(growth, each), np.zeros(each), none
+        none,
+        none,
+        seen.linear.mean(0),
+        learnt_information,
+        np.broadcast_to(growth, each),
+        np.zeros(each),
+        none,
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vijax.automatic.gaussian import Gaussian, noise_of
+from vijax.automatic.gaussian import Gaussian, draw_noise
 from vijax.verdict.target import Target
 
 LINES, NODES = 4, 24
@@ -25,8 +25,8 @@ SHARE, LEAST = 0.1, 0.05
 def has_kinks(target: Target, q: Gaussian, seed: list[int]) -> bool:
     """Says whether the slope of some variable changes by more than Hessians say, on lines through
     q."""
-    noise = noise_of(2 * LINES, target.dim, seed)[:LINES]
-    away = q.at(noise) - q.mean
+    noise = draw_noise(2 * LINES, target.dim, seed)[:LINES]
+    away = q.from_noise(noise) - q.mean
     before, after = target.slopes(q.mean - away)[1], target.slopes(q.mean + away)[1]
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     at = q.mean + nodes[:, None, None] * away

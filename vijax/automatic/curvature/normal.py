@@ -22,8 +22,8 @@ from jaxtyping import Float
 from scipy import linalg, sparse
 
 from vijax.automatic.curvature.kinks import has_kinks
-from vijax.automatic.curvature.pattern import Pattern, pattern_of
-from vijax.automatic.gaussian import Gaussian, noise_of, root_of_inverse
+from vijax.automatic.curvature.pattern import Pattern, find_pattern
+from vijax.automatic.gaussian import Gaussian, draw_noise, root_of_inverse
 from vijax.automatic.low_rank import SDS
 from vijax.automatic.trust_region import Run
 from vijax.verdict.report import Ended
@@ -59,7 +59,7 @@ SHARE = 0.5
 """The share of the gradients that may be spent: where this fails another method needs some."""
 
 
-class Evaluated(NamedTuple):
+class Evaluation(NamedTuple):
     """A normal evaluated on draws."""
 
     at: Gaussian
@@ -69,7 +69,7 @@ class Evaluated(NamedTuple):
     error: Float[np.ndarray, " D"]  # standard error of the whitened slope
 
 
-class Moved(NamedTuple):
+class StepResult(NamedTuple):
     """A normal after a step."""
 
     q: Gaussian
@@ -89,7 +89,7 @@ def fit(run: Run, begin: Gaussian, seed: int) -> Gaussian | None:
         return None
     if has_kinks(target, begin, [seed, 33]):
         return None
-    pattern = pattern_of(target, begin, [seed, 30])
+    pattern = find_pattern(target, begin, [seed, 30])
     num_hessians = _num_hessians(run, pattern)
     if num_hessians is None:
         return None
@@ -142,10 +142,10 @@ def evaluate(
     num_hessians: int,
     q: Gaussian,
     noise: Float[np.ndarray, "draws D"],
-) -> Evaluated | None:
+) -> Evaluation | None:
     """Evaluates a normal on draws, whose second half is minus the first; None where one has no
     density, or no Hessian."""
-    x = q.at(noise)
+    x = q.from_noise(noise)
     values, slopes = target.slopes(x)
     pairs = len(noise) // 2
     chosen = [*range(num_hessians // 2), *range(pairs, pairs + num_hessians // 2)]
@@ -158,10 +158,10 @@ def evaluate(
     whitened = slopes @ q.scale
     even = 0.5 * (whitened[:pairs] + whitened[pairs:])
     error = even.std(0, ddof=1) / np.sqrt(pairs)
-    return Evaluated(q, values, slopes.mean(0), curvature, error)
+    return Evaluation(q, values, slopes.mean(0), curvature, error)
 
 
-def step(seen: Evaluated, precision: Float[np.ndarray, "D D"], size: float) -> Moved:
+def step(seen: Evaluation, precision: Float[np.ndarray, "D D"], size: float) -> StepResult:
     """Takes a natural-gradient step, made smaller until the new precision is positive and the step
     short enough."""
     q, dim = seen.at, len(seen.slope)
@@ -173,7 +173,7 @@ def step(seen: Evaluated, precision: Float[np.ndarray, "D D"], size: float) -> M
             shift = size * (scale @ (scale.T @ seen.slope))
             nats = _divergence(q.scale, precision, scale, shift)
             if nats <= most or size < LEAST_SIZE:
-                return Moved(q._replace(mean=q.mean + shift, scale=scale), new, nats, size)
+                return StepResult(q._replace(mean=q.mean + shift, scale=scale), new, nats, size)
         size *= 0.6
 
 
@@ -210,22 +210,24 @@ def bound(
 
 def _climbed(
     run: Run, look: functools.partial, q: Gaussian, precision: np.ndarray, cost: int, seed: int
-) -> Moved | None:
+) -> StepResult | None:
     """Takes steps until they are no longer than the noise of draws makes them."""
     target = run.target
-    reached = Moved(q, precision, np.inf, 0.5)  # the first step may be whole, and the start is none
+    reached = StepResult(
+        q, precision, np.inf, 0.5
+    )  # the first step may be whole, and the start is none
     for turn in range(10 * STEPS):
         if run.stopped() or not run.affords(cost):
             break
-        noise = noise_of(SLOPES, target.dim, [seed, 31, turn])
+        noise = draw_noise(SLOPES, target.dim, [seed, 31, turn])
         seen = look(reached.q, noise)
         if seen is None:
             return None
         before, size = reached, min(1.0, 2 * reached.size)
-        now = bound(seen.values, before.q, before.q.at(noise), seen.curvature)
+        now = bound(seen.values, before.q, before.q.from_noise(noise), seen.curvature)
         while size >= LEAST_SIZE:
             trial = step(seen, before.precision, size)
-            x = trial.q.at(noise)
+            x = trial.q.from_noise(noise)
             then = bound(target.values(x), trial.q, x, seen.curvature)
             if then >= now - SLACK * trial.nats - 10 * target.epsilon * float(
                 np.abs(seen.values).max()
@@ -240,7 +242,9 @@ def _climbed(
     return reached
 
 
-def _averaged(run: Run, look: functools.partial, reached: Moved, cost: int, seed: int) -> Gaussian:
+def _averaged(
+    run: Run, look: functools.partial, reached: StepResult, cost: int, seed: int
+) -> Gaussian:
     """Takes steps of size 1 / t, each on fresh draws, until the noise of all draws moves no mean by
     much."""
     q, precision = reached.q, reached.precision
@@ -251,11 +255,11 @@ def _averaged(run: Run, look: functools.partial, reached: Moved, cost: int, seed
         if not run.affords(cost):
             ended = Ended.LIMITED if turn > FEWEST_AVERAGED else Ended.SPENT
             break
-        noise = noise_of(SLOPES, run.target.dim, [seed, 32, turn])
+        noise = draw_noise(SLOPES, run.target.dim, [seed, 32, turn])
         seen = look(q, noise)
         if seen is None:
             continue
-        now = bound(seen.values, q, q.at(noise), seen.curvature)
+        now = bound(seen.values, q, q.from_noise(noise), seen.curvature)
         elbo = now if turn == 1 else elbo + (now - elbo) / turn
         moved = step(seen, precision, 1 / (turn + 1))
         error = float(seen.error.max() / np.sqrt(turn))

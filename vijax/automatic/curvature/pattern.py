@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import sparse
 
-from vijax.automatic.gaussian import Gaussian, noise_of
+from vijax.automatic.gaussian import Gaussian, draw_noise
 from vijax.verdict.target import Target
 
 LOOKED = 2
@@ -62,15 +62,15 @@ class Pattern(NamedTuple):
         return lower + sparse.tril(lower, -1).T
 
 
-def pattern_of(target: Target, q: Gaussian, seed: list[int]) -> Pattern:
+def find_pattern(target: Target, q: Gaussian, seed: list[int]) -> Pattern:
     """Returns the pattern of the Hessians where q is. It is dense where colouring saves little, and
     where the entries that are zero differ from place to place."""
     dim = target.dim
-    at = q.at(noise_of(2 * LOOKED, dim, seed))[: LOOKED + 1]
+    at = q.from_noise(draw_noise(2 * LOOKED, dim, seed))[: LOOKED + 1]
     is_coupled = np.eye(dim, dtype=bool)
     for x in at[:LOOKED]:
         is_coupled |= target.curvatures(x, np.eye(dim)) != 0  # NaN is not zero
-        pattern = coloured(is_coupled | is_coupled.T)
+        pattern = color_pattern(is_coupled | is_coupled.T)
         if pattern.num_products == dim:
             return pattern
     # Elsewhere, along a random direction: a branch of the density may couple others there.
@@ -81,15 +81,15 @@ def pattern_of(target: Target, q: Gaussian, seed: list[int]) -> Pattern:
     return pattern if is_alike else Pattern.dense(dim)
 
 
-def coloured(is_coupled: Bool[np.ndarray, "D D"]) -> Pattern:
+def color_pattern(is_coupled: Bool[np.ndarray, "D D"]) -> Pattern:
     """Returns the pattern of a symmetric matrix by few directions, dense if these would be more
     than half of all.
 
     >>> chain = np.abs(np.subtract.outer(np.arange(9), np.arange(9))) < 2
-    >>> coloured(chain).num_products
+    >>> color_pattern(chain).num_products
     3
     >>> arrow = np.eye(9, dtype=bool); arrow[0] = arrow[:, 0] = True
-    >>> pattern = coloured(arrow)
+    >>> pattern = color_pattern(arrow)
     >>> pattern.num_products, bool((pattern.matrix(pattern.directions @ (4 * arrow)).toarray() == 4 * arrow).all())
     (2, True)
     """

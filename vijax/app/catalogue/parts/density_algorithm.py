@@ -14,7 +14,7 @@ from vijax.app.settings.typed_toml import ConfigError, Entry
 from vijax.arguments import POSITIVE, Argument, read_arguments
 from vijax.automatic.auto import MOST_FULL, auto
 from vijax.automatic.dadvi import dadvi
-from vijax.automatic.low_rank import rank_of
+from vijax.automatic.low_rank import choose_rank
 from vijax.contract.model import Model
 from vijax.contract.objective import renyi
 from vijax.fitting.result import Fit
@@ -93,7 +93,7 @@ def _ends_full(model: Model, **choices: Any) -> Algorithm:
     return (
         _framed(model, guides.full_rank())
         if dim <= MOST_FULL
-        else _framed(model, guides.mean_field(), rank_of(dim))
+        else _framed(model, guides.mean_field(), choose_rank(dim))
     )
 
 
