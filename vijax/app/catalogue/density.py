@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vijax.app.catalogue.parts.density_algorithm import NOT_BY_PARTS, DensityAlgorithm, read_by
+from vijax.app.catalogue.parts.density_algorithm import NOT_BY_PARTS, DensityAlgorithm, model_rows
 from vijax.app.drawing.blocks import Block, Intervals, Table
 from vijax.app.drawing.cuts import first_note
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
@@ -181,7 +181,7 @@ def _trust(run: FittedRun) -> Table:
             ["gradients", f"{said.num_gradients:,}"],
         ]
     else:
-        rows = read_by(run.model, arrange(run.data.train, run.settings))
+        rows = model_rows(run.model, arrange(run.data.train, run.settings))
         own = fit.judge is not None
         said = (
             None

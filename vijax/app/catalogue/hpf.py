@@ -1,5 +1,4 @@
-"""Hierarchical Poisson factorisation on the command line: users are documents, items their
-words."""
+"""Hierarchical Poisson factorisation on the command line: users are documents, items words."""
 
 from __future__ import annotations
 
@@ -22,11 +21,11 @@ from vijax.inference import estep, learning
 from vijax.xla import keys
 
 LEADING = 10
-"""Items that stand for a component."""
+"""Number of items that stand for a component."""
 MOST_READ = 2000
 """Most users whose ranking is compared with popularity."""
 RECOMMENDED = 10
-"""Items that are recommended to each user."""
+"""Number of items that are recommended to each user."""
 RATE = 0.05
 """Rate of Adam for the weights of features."""
 
@@ -47,26 +46,24 @@ Algorithm = row_section("cavi", "the message to the items", Estep)
 
 
 def build(settings: Any, data: Data) -> Any:
-    """The model, which reads what is known of users and items."""
+    """The model, which reads the features of users and items."""
     users, items = (getattr(data.train, name, None) for name in ("users", "items"))
-    known = {"features": items.x[: len(data.names)]} if items is not None else {}
-    return build_from_section(
-        settings, data, num_covariates=len(users.columns) if users is not None else 0, **known
-    )
+    arguments: dict[str, Any] = {"num_covariates": 0 if users is None else len(users.columns)}
+    if items is not None:
+        arguments["features"] = items.x[: len(data.names)]
+    return build_from_section(settings, data, **arguments)
 
 
 def learns(settings: Any, data: Data) -> Any:
-    """The weights of features, where there are any."""
-    found = {"users": "user_weights", "items": "feature_weights"}
-    names = [
-        weights for name, weights in found.items() if getattr(data.train, name, None) is not None
-    ]
+    """The weights of features, if there are any."""
+    weights_of = {"users": "user_weights", "items": "feature_weights"}
+    has_features = lambda name: getattr(data.train, name, None) is not None
+    names = [weights for name, weights in weights_of.items() if has_features(name)]
     return learning.learn(*names, optimizer=optax.adam(RATE)) if names else ()
 
 
 def describe(run: FittedRun) -> list[Block]:
-    """The items of each component, what features say, and how well hidden items are found, beside
-    popularity."""
+    """The items of each component, the effects of features, and rankings of hidden items."""
     items, names = np.asarray(run.point("items"), np.float64), run.data.names
     train = run.data.train if run.data.test is None else run.data.test
     sample = train[spread_rows(train.num_documents, MOST_READ)]
@@ -81,15 +78,16 @@ def describe(run: FittedRun) -> list[Block]:
 
 
 def _features(run: FittedRun) -> Iterator[Table]:
-    """The components that each number of users, or of items, raises most and least."""
+    """The components that each feature of users, or of items, raises most and least."""
     for name, weights in (("users", "user_weights"), ("items", "feature_weights")):
-        if (table := getattr(run.data.train, name, None)) is None:
+        table = getattr(run.data.train, name, None)
+        if table is None:
             continue
         times = np.exp(np.asarray(run.fit.state.hyper[weights], np.float64))
         rows = []
-        for column, of in zip(table.columns, times, strict=True):
-            most, least = int(of.argmax()), int(of.argmin())
-            rows.append([column, most, float(of[most]), least, float(of[least])])
+        for column, factors in zip(table.columns, times, strict=True):
+            highest, lowest = int(factors.argmax()), int(factors.argmin())
+            rows.append([column, highest, float(factors[highest]), lowest, float(factors[lowest])])
         header = ["", "component", "times most", "component", "times least"]
         about = (
             "One standard deviation more multiplies the expected weights before anything was taken."
@@ -100,72 +98,70 @@ def _features(run: FittedRun) -> Iterator[Table]:
 def _rankings(run: FittedRun, sample: Any) -> list[Block]:
     if not np.any(np.diff(sample.indptr) > 1):
         return []
-    left, hidden = hide(
-        sample.to_scipy(), seed=keys.seed(held_out_score_key())
-    )  # those of the held-out score
-    kept = left if sample.covariates is None else models.with_covariates(left, sample.covariates)
+    # The same items are hidden as for the held-out score.
+    remaining, hidden = hide(sample.to_scipy(), seed=keys.seed(held_out_score_key()))
+    visible = remaining
+    if sample.covariates is not None:
+        visible = models.with_covariates(remaining, sample.covariates)
     popular = np.asarray(run.data.train.to_scipy().sum(axis=0), float).reshape(-1, 1)
-    ways = (
-        ("this model", run.fit.predict(kept), run.point("items")),
-        ("how often items are taken", np.ones((left.shape[0], 1)), popular),
+    methods = (
+        ("this model", run.fit.predict(visible), run.point("items")),
+        ("how often items are taken", np.ones((remaining.shape[0], 1)), popular),
     )
     rows = []
-    for name, users, items in ways:
-        found = ranking(users, items, left, hidden)
-        rows.append([name, found.mean, found.recall])
+    for name, users, items in methods:
+        result = ranking(users, items, remaining, hidden)
+        rows.append([name, result.mean, result.recall])
     everybody = run.data.train if run.data.test is None else run.data.test
-    few = f" These are {sample.num_documents:,} of {everybody.num_documents:,} users."
     about = (
         f"A fifth of each user's items were hidden. {NDCG_MEANING} Recall is the share of them "
-        f"among the first {found.n}. "
-        + (
-            "These users were not seen in training."
-            if run.data.test is not None
-            else "Training has seen them all."
-        )
-        + (few if sample.num_documents < everybody.num_documents else "")
+        f"among the first {result.n}. "
     )
-    return [
-        Table(
-            "Hidden items that are found",
-            ["by", f"NDCG@{found.n}", f"recall@{found.n}"],
-            rows,
-            about,
-        )
-    ]
+    if run.data.test is not None:
+        about += "These users were not seen in training."
+    else:
+        about += "Training has seen them all."
+    if sample.num_documents < everybody.num_documents:
+        about += f" These are {sample.num_documents:,} of {everybody.num_documents:,} users."
+    header = ["by", f"NDCG@{result.n}", f"recall@{result.n}"]
+    return [Table("Hidden items that are found", header, rows, about)]
 
 
 def transform(run: FittedRun, users: Any, tell: Tell) -> RowResults:
     """The items that each user would take next, best first, and the weights of components."""
     import scipy.sparse
 
-    more = getattr(run.data.train, "new_items", ())
-    names, items = np.asarray([*run.data.names, *more], object), np.asarray(run.point("items"))
-    if more:
-        items = np.concatenate(
-            [items, models.new_items(run.fit, run.data.train.items.x[len(items) :]).mean()]
-        )
-    weights, taken = run.fit.predict(users), scipy.sparse.csr_array(users.to_scipy())
-    if (taken_new := getattr(users, "taken_new", None)) is not None:
-        taken = scipy.sparse.csr_array(scipy.sparse.hstack([taken, taken_new]))
-    taken.resize(taken.shape[0], len(items))
-    found = ranked(weights, items, taken, min(RECOMMENDED, len(items))).items
-    tell(len(found))
-    columns = {f"item_{r + 1}": np.where(ids >= 0, names[ids], "") for r, ids in enumerate(found.T)}
+    new_names = getattr(run.data.train, "new_items", ())
+    names = np.asarray([*run.data.names, *new_names], object)
+    items = np.asarray(run.point("items"))
+    if new_names:
+        new_features = run.data.train.items.x[len(items) :]
+        items = np.concatenate([items, models.new_items(run.fit, new_features).mean()])
+    weights = run.fit.predict(users)
+    counts = scipy.sparse.csr_array(users.to_scipy())
+    new_counts = getattr(users, "taken_new", None)
+    if new_counts is not None:
+        counts = scipy.sparse.csr_array(scipy.sparse.hstack([counts, new_counts]))
+    counts.resize(counts.shape[0], len(items))
+    items_ranked = ranked(weights, items, counts, min(RECOMMENDED, len(items))).items
+    tell(len(items_ranked))
+    columns = {
+        f"item_{r + 1}": np.where(ids >= 0, names[ids], "") for r, ids in enumerate(items_ranked.T)
+    }
     return {**columns, "weight": weights}
 
 
 # --- users and items in the place of documents and words ------------------------------------------
 def tiles(facts: Mapping[str, Any]) -> dict[str, str]:
-    """Tiles of the page."""
+    """The tiles of the page."""
     return {
         "Users": f"{facts['documents']:,} | and {facts['held_out']:,} held out",
         "Items": f"{facts['vocabulary']:,} | taken {facts['tokens']:,} times",
     }
 
 
-def in_short(data: Data) -> str:
-    """A line for the screen."""
+def outline(data: Data) -> str:
+    """The data in a line for the screen."""
     train, test = data.whole, data.test
     held_out = f", and {test.num_documents:,} held out" if test is not None else ""
     return (
@@ -175,7 +171,7 @@ def in_short(data: Data) -> str:
 
 
 SOURCE = RATINGS._replace(
-    describe=in_short, tiles=tiles, results="recommendations", columns=("user", "taken")
+    describe=outline, tiles=tiles, results="recommendations", columns=("user", "taken")
 )
 LISTING = Listing(
     Settings,

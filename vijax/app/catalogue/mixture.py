@@ -1,4 +1,4 @@
-"""Mixtures on the command line: finite ones, and those of a Dirichlet process."""
+"""Mixtures on the command line: finite mixtures, and mixtures of a Dirichlet process."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def build(settings: Any, data: Data) -> Any:
 
 
 def score(run: FittedRun) -> RowScore:
-    """Log predictive density of each row, in the units of the data; at a point, of the point."""
-    found = run.fit.score(values(run.data.test), key=run.key)
-    return RowScore.of(found.log_densities - log_scales(run.data.test), "row")
+    """Log predictive density of each row, in the units of the data; of a point fit at the point."""
+    row_score = run.fit.score(values(run.data.test), key=run.key)
+    return RowScore.of(row_score.log_densities - log_scales(run.data.test), "row")
 
 
 def describe(run: FittedRun) -> list[Block]:
@@ -51,12 +51,15 @@ def describe(run: FittedRun) -> list[Block]:
 
 
 def _clusters(run: FittedRun, weights: np.ndarray) -> list[Block]:
-    name, columns, x = run.settings.emission.name, run.data.names, values(run.data.train)
-    size = (
-        run.settings.num_components
-    )  # without what is beyond the truncation of a Dirichlet process
-    probs, weights = np.asarray(run.fit.locals(x, key=run.key)["z"].probs), weights[:size]
-    labels, rows = np.minimum(probs.argmax(axis=1), size - 1), probs.sum(axis=0)[:size]
+    name = run.settings.emission.name
+    columns = run.data.names
+    x = values(run.data.train)
+    # A Dirichlet process has more weight beyond its truncation.
+    size = run.settings.num_components
+    weights = weights[:size]
+    probs = np.asarray(run.fit.locals(x, key=run.key)["z"].probs)
+    labels = np.minimum(probs.argmax(axis=1), size - 1)
+    rows = probs.sum(axis=0)[:size]
     within = deviations_of_rows(run.data.train.x, probs[:, :size])
     leading = {"weight": weights, "rows": rows}
     table = emissions.table_of_components(
@@ -100,23 +103,23 @@ DpSettings = model_section(
 
 def dp_score(run: FittedRun) -> RowScore:
     """The score of a mixture, with the number of components in use."""
-    return score(run)._replace(remarks=f"{used(run)} components in use")
+    return score(run)._replace(remarks=f"{num_in_use(run)} components in use")
 
 
-def used(run: FittedRun) -> int:
-    """Components that hold at least half a row: the rows of a stick are what its beta has beyond
-    the prior, those of a last component without a stick what the last beta has."""
+def num_in_use(run: FittedRun) -> int:
+    """The number of components with at least half a row: the rows of a stick are its beta less the
+    prior; a last component without a stick has those of the last beta."""
     q, prior = run.posterior["sticks"], float(np.asarray(run.fit.state.hyper["concentration"]))
     rows = np.append(np.asarray(q.alpha) - 1, np.asarray(q.beta)[-1:] - prior)
     return int(np.sum(rows[: run.settings.num_components] >= emissions.HELD))
 
 
 def dp_describe(run: FittedRun) -> list[Block]:
-    """The truncation, and as `describe`."""
+    """The truncation, and the blocks of `describe`."""
     weights = np.asarray(stick_breaking.mean_weights(run.fit.estimates["sticks"]), float)
     concentration = float(np.asarray(run.fit.state.hyper["concentration"]))
     size = ["truncation", run.settings.num_components]
-    rows = [["components in use", used(run)], size, ["concentration", concentration]]
+    rows = [["components in use", num_in_use(run)], size, ["concentration", concentration]]
     return [Table("Truncation", ["", "value"], rows), *_clusters(run, weights)]
 
 

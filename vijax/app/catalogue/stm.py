@@ -1,4 +1,4 @@
-"""Topics with covariates on the command line: documents with the columns beside their text."""
+"""Topics with covariates on the command line: documents with other columns beside their text."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from vijax.app.catalogue.topics import (
-    OF_DOCUMENTS,
+    DOCUMENT_LISTING,
     CtmAlgorithm,
     correlations,
-    of_shares,
+    topic_results,
     topics_block,
 )
 from vijax.app.drawing import blocks
@@ -53,41 +53,43 @@ Settings = model_section(
     **SEED_SETTINGS,
 )
 NUM_WORDS = 8
-"""Words of a topic that are named by group."""
-LEAST_VALUES, NUM_PLACES = 5, 41
-"""Different numbers of a column along which shares are drawn, at least; places where they are."""
+"""Words of a topic that are listed for each group."""
+LEAST_VALUES = 5
+"""Least number of different numbers of a column along which shares are drawn."""
+NUM_PLACES = 41
+"""Number of places at which they are drawn."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Described(Corpus):
+class DocumentsWithColumns(Corpus):
     """Documents with the columns beside their text."""
 
     beside: TypedTable = dataclasses.field(default_factory=lambda: TypedTable({}, 0))
 
     def __getitem__(self, rows: Any) -> Corpus:
-        kept = self.beside.rows(np.arange(self.num_documents)[rows])
-        return dataclasses.replace(super().__getitem__(rows), beside=kept)  # type: ignore[call-arg]
+        table = self.beside.rows(np.arange(self.num_documents)[rows])
+        return dataclasses.replace(super().__getitem__(rows), beside=table)  # type: ignore[call-arg]
 
 
-def _described(corpus: Corpus, table: TypedTable, covariates: Covariates) -> Described:
-    """The documents with these columns and the covariates made of them."""
+def _with_columns(
+    corpus: Corpus, table: TypedTable, covariates: Covariates
+) -> DocumentsWithColumns:
+    """The documents with these columns and the covariates made from them."""
     corpus = covariates.of(corpus, table)
-    return Described(
-        **{field.name: getattr(corpus, field.name) for field in dataclasses.fields(Corpus)},
-        beside=table,
-    )
+    fields = {field.name: getattr(corpus, field.name) for field in dataclasses.fields(Corpus)}
+    return DocumentsWithColumns(**fields, beside=table)
 
 
-def _table_of(columns: Mapping[str, Sequence[Any]], num_documents: int, section: Any) -> TypedTable:
-    """Columns of a file as they are written, without words for missing cells; of none a table of as
-    many rows as there are documents."""
+def _to_table(columns: Mapping[str, Sequence[Any]], num_documents: int, section: Any) -> TypedTable:
+    """Columns of a file as they are written, without words for missing cells; without columns a
+    table with a row for each document."""
     written_by_people = getattr(columns, "format", None) in WRITTEN_BY_PEOPLE
     words = missing_words(section.missing_words, written_by_people)
-    typed = {name: _column_of(name, values, words) for name, values in columns.items()}
+    typed = {name: _to_column(name, values, words) for name, values in columns.items()}
     return TypedTable(typed, num_documents, getattr(columns, "rows", None))
 
 
-def _column_of(name: str, values: Sequence[Any], words: MissingWords) -> TypedColumn:
+def _to_column(name: str, values: Sequence[Any], words: MissingWords) -> TypedColumn:
     cleared = without_words(strip_blanks(values), words, are_names=False)
     cells = np.empty(len(values), object)
     cells[:] = cleared.cells
@@ -95,56 +97,52 @@ def _column_of(name: str, values: Sequence[Any], words: MissingWords) -> TypedCo
 
 
 @contextlib.contextmanager
-def _saying_words(*parts: TypedTable) -> Iterator[None]:
-    """Adds to an error on cells that columns lack the words in them that were read as missing."""
+def _explain_missing_words(*parts: TypedTable) -> Iterator[None]:
+    """Adds to an error on missing cells the words that were read as missing."""
     try:
         yield
     except ValueError as error:
         text = str(error)
-        named = [
-            name
-            for name in parts[0].columns
-            if f"none of {name!r}" in text or f"each row of {name!r}" in text
-        ]
-        said = [sentence for name in named if (sentence := _said_missing(parts, name))]
-        if not said:
+        is_named = lambda name: f"none of {name!r}" in text or f"each row of {name!r}" in text
+        names = filter(is_named, parts[0].columns)
+        notes = list(filter(None, (_missing_words_note(parts, name) for name in names)))
+        if not notes:
             raise
-        raise DataError(" ".join([text, *said])) from error
+        raise DataError(" ".join([text, *notes])) from error
 
 
-def _said_missing(parts: Sequence[TypedTable], name: str) -> str:
+def _missing_words_note(parts: Sequence[TypedTable], name: str) -> str:
     """Sentences on the words of a column that were read as missing, in all parts of a table."""
     columns = [part.columns[name] for part in parts]
     missing = np.concatenate([column.missing for column in columns])
-    said = said_of_words(name, np.concatenate([column.as_written() for column in columns]), missing)
-    return f"{said}{IF_NAMES}" if said else ""
+    note = said_of_words(name, np.concatenate([column.as_written() for column in columns]), missing)
+    return f"{note}{IF_NAMES}" if note else ""
 
 
 # --- data -----------------------------------------------------------------------------------------
 def load(config: Any) -> Data:
     """The documents, split, with columns and covariates."""
-    found = DOCUMENTS.load(config)
-    parts = _columns_of_parts(config.data, found)
-    with _saying_words(*parts):
+    data = DOCUMENTS.load(config)
+    parts = _columns_of_parts(config.data, data)
+    with _explain_missing_words(*parts):
         covariates = Covariates.read(config.model.prevalence, config.model.content, parts[0])
-        train, *test = (
-            _described(*both, covariates) for both in zip(found.parts, parts, strict=True)
-        )
+        pairs = zip(data.parts, parts, strict=True)
+        train, *test = (_with_columns(corpus, table, covariates) for corpus, table in pairs)
     return Data(train, test[0] if test else None)
 
 
 def _columns_of_parts(section: Any, data: Data) -> list[TypedTable]:
-    """The columns of each part. What a column is, all rows of the file say."""
+    """The columns of each part. All rows of the file decide the kind of a column."""
     if section.path == "docstrings":
         return [
-            _table_of(side_columns(section, part), part.num_documents, section)
+            _to_table(side_columns(section, part), part.num_documents, section)
             for part in data.parts
         ]
     number = sum(part.num_documents for part in data.parts)
-    whole = _table_of(side_columns(section, data.train), number, section)
+    table = _to_table(side_columns(section, data.train), number, section)
     if data.test is None:
-        return [whole]
-    return [whole.rows(own) for own in split_ids(number, section.held_out, section.split_seed)]
+        return [table]
+    return [table.rows(ids) for ids in split_ids(number, section.held_out, section.split_seed)]
 
 
 def other(config: Any, data: Data, path: str, column: str | None) -> Corpus:
@@ -153,13 +151,17 @@ def other(config: Any, data: Data, path: str, column: str | None) -> Corpus:
 
 
 def new(config: Any, data: Data, source: Any, column: str | None) -> New:
-    """Documents to infer the topics of, with the columns beside their text."""
-    found = DOCUMENTS.new(config, data, source, column)
+    """Documents whose topics are inferred, with the columns beside their text."""
+    new_data = DOCUMENTS.new(config, data, source, column)
     section = config.data if source is None else source_section(config, source, column)
-    table = _table_of(side_columns(section, found.data, source), found.data.num_documents, section)
-    with _saying_words(table):
-        described = _described(found.data, table, of_corpus(config.model, data.train).covariates)
-    return found._replace(data=described)
+    table = _to_table(
+        side_columns(section, new_data.data, source), new_data.data.num_documents, section
+    )
+    with _explain_missing_words(table):
+        documents = _with_columns(
+            new_data.data, table, make_model(config.model, data.train).covariates
+        )
+    return new_data._replace(data=documents)
 
 
 def digest(data: Data) -> Iterator[Any]:
@@ -173,13 +175,13 @@ SOURCE = DOCUMENTS._replace(section=DescribedData, load=load, other=other, new=n
 
 
 # --- the model ------------------------------------------------------------------------------------
-def of_corpus(settings: Any, corpus: Described) -> Stm:
+def make_model(settings: Any, corpus: DocumentsWithColumns) -> Stm:
     """The model of documents."""
-    return _remembered(settings, corpus, jnp.result_type(float))
+    return _cached_model(settings, corpus, jnp.result_type(float))
 
 
 @functools.lru_cache(maxsize=2)
-def _remembered(settings: Any, corpus: Described, dtype: Any) -> Stm:
+def _cached_model(settings: Any, corpus: DocumentsWithColumns, dtype: Any) -> Stm:
     make: Any = lambda settings, data: stm(
         corpus=corpus,
         table=corpus.beside,
@@ -190,77 +192,76 @@ def _remembered(settings: Any, corpus: Described, dtype: Any) -> Stm:
 
 
 def describe(run: FittedRun) -> list[Block]:
-    """The topics; effects of the covariates on their shares; words by group; which topics go
-    together."""
-    model = of_corpus(run.settings, run.data.train)
-    topics = topics_block(
-        run, lambda sample, rows: run.fit.transform(model.data[rows], key=run.key)
-    )
-    called = {topic.number: topic.full_label for topic in topics.topics}
-    shown: list[Block] = [topics, *_effects(model, run, called)]
+    """The topics; effects of covariates on their shares; words by group; correlations."""
+    model = make_model(run.settings, run.data.train)
+    proportions = lambda sample, rows: run.fit.transform(model.data[rows], key=run.key)
+    topics = topics_block(run, proportions)
+    labels = {topic.number: topic.full_label for topic in topics.topics}
+    page_blocks: list[Block] = [topics, *_effects(model, run, labels)]
     if model.covariates.groups:
-        shown.append(_words_by_group(model, run, called))
-    return [*shown, *correlations(run, topics)]
+        page_blocks.append(_words_by_group(model, run, labels))
+    return [*page_blocks, *correlations(run, topics)]
 
 
-def _effects(model: Stm, run: FittedRun, called: Mapping[int, str]) -> Iterator[Block]:
-    """Shares along columns of numbers; then a table and a drawing of each column's effects. Those
-    of splines are left out: they mean nothing by themselves."""
-    told = Counter(run.say, "sweeps for the effects of covariates")
-    effects, names, order = (
-        model.effects(run.fit, key=run.key, callback=told),
-        list(called.values()),
-        list(called),
+def _effects(model: Stm, run: FittedRun, labels: Mapping[int, str]) -> Iterator[Block]:
+    """Shares along columns of numbers; then a table and a drawing of each column's effects. Effects
+    of splines are left out: they mean nothing alone."""
+    counter = Counter(run.say, "sweeps for the effects of covariates")
+    effects = model.effects(run.fit, key=run.key, callback=counter)
+    names = list(labels.values())
+    order = list(labels)
+    statistics = [x[order] for x in (effects.mean, effects.sd, effects.low, effects.high)]
+    formula_note = (
+        f"On the share of each topic, by {effects.design.formula.partition('~')[2].strip()}."
     )
-    each = [x[order] for x in (effects.mean, effects.sd, effects.low, effects.high)]
-    by = f"On the share of each topic, by {effects.design.formula.partition('~')[2].strip()}."
-    note = " ".join([by, *effects.notes])  # once
-    for block in _curves(effects, run.data.train.beside, called):
+    note = " ".join([formula_note, *effects.notes])  # once
+    for block in _curves(effects, run.data.train.beside, labels):
         yield block._replace(note=f"{block.note} {note}")
-        note = by
+        note = formula_note
     for j, (label, is_category) in enumerate(
         zip(effects.labels, effects.design.categorical, strict=True)
     ):
         if label == "Intercept" or (label.endswith("]") and not is_category):
             continue
-        rows = [
-            [name, *map(float, numbers)]
-            for name, *numbers in zip(names, *(x[:, j] for x in each), strict=True)
-        ]
+        numbers = np.stack([x[:, j] for x in statistics], axis=1)
+        rows = [[name, *map(float, row)] for name, row in zip(names, numbers, strict=True)]
         yield Table(f"Effect of {label}", ["", "mean", "sd", "5 %", "95 %"], rows, note)
         yield Intervals(
             f"Effect of {label}, drawn",
             names,
-            each[0][:, j],
-            each[1][:, j],
+            statistics[0][:, j],
+            statistics[1][:, j],
             "Bars reach two sds.",
             0,
         )
-        note = by
+        note = formula_note
 
 
-def _curves(effects: Effects, beside: TypedTable, called: Mapping[int, str]) -> Iterator[Curves]:
-    """The shares of topics along each column of numbers that the formula names, the others held."""
-    named = effects.design.common.columns
-    held = {name: _middle(beside.columns[name]) for name in named}
-    for name in named:
-        if beside.columns[name].kind not in ("number", "truth") or name in _labels_in(effects):
+def _curves(effects: Effects, beside: TypedTable, labels: Mapping[int, str]) -> Iterator[Curves]:
+    """The shares of topics along each column of numbers in the formula, with the others fixed."""
+    columns = effects.design.common.columns
+    fixed = {name: _middle(beside.columns[name]) for name in columns}
+    for name in columns:
+        if beside.columns[name].kind not in ("number", "truth") or name in _category_columns(
+            effects
+        ):
             continue
         values = beside.columns[name].numbers()
         if len(np.unique(values)) < LEAST_VALUES:
             continue
         x = np.linspace(values.min(), values.max(), NUM_PLACES)
-        rows = {other: np.repeat(np.array([held[other]], object), len(x)) for other in named}
-        found = effects.at({**rows, name: x})
-        mean, low, high = (part[list(called)] for part in (found.mean, found.low, found.high))
-        others = ", ".join(
-            f"{other} = {blocks.show_number(held[other])}" for other in named if other != name
-        )
-        note = f"Expected shares, with 90 % intervals{f'; {others}' if others else ''}."
-        yield Curves(f"Shares along {name}", name, list(called.values()), x, mean, low, high, note)
+        rows = {other: np.repeat(np.array([fixed[other]], object), len(x)) for other in columns}
+        shares = effects.at({**rows, name: x})
+        mean, low, high = (part[list(labels)] for part in (shares.mean, shares.low, shares.high))
+        others = [other for other in columns if other != name]
+        fixed_text = ", ".join(f"{other} = {blocks.show_number(fixed[other])}" for other in others)
+        note = "Expected shares, with 90 % intervals."
+        if others:
+            note = f"Expected shares, with 90 % intervals; {fixed_text}."
+        yield Curves(f"Shares along {name}", name, list(labels.values()), x, mean, low, high, note)
 
 
-def _labels_in(effects: Effects) -> set[str]:
+def _category_columns(effects: Effects) -> set[str]:
     """The columns of numbers that the formula takes for categories."""
     return {category.column.name for category in effects.design.common.categories.values()}
 
@@ -273,19 +274,20 @@ def _middle(column: TypedColumn) -> Any:
     return labels.names[int(np.bincount(labels.codes[labels.codes >= 0]).argmax())]
 
 
-def _words_by_group(model: Stm, run: FittedRun, called: Mapping[int, str]) -> Table:
-    """The words that are frequent in a topic and exclusive to a group, of each topic and group."""
+def _words_by_group(model: Stm, run: FittedRun, labels: Mapping[int, str]) -> Table:
+    """The words frequent in a topic and exclusive to a group, for each topic and group."""
     words, names = model.words(run.fit), run.data.names
     rows = []
-    for k in called:
+    for k in labels:
         leading = np.argsort(-frex(words[:, k]), axis=1, kind="stable")[:, :NUM_WORDS]
-        rows.append([called[k], *(" ".join(names[v] for v in own) for own in leading)])
+        by_group = [" ".join(names[v] for v in places) for places in leading]
+        rows.append([labels[k], *by_group])
     return Table(f"Words by {model.covariates.content}", ["", *model.covariates.groups], rows)
 
 
 def transform(run: FittedRun, corpus: Any, tell: Tell) -> RowResults:
     """The topics of documents: the largest of each, and the shares of all."""
-    return of_shares(run.fit.transform(corpus, key=run.key, progress=tell))
+    return topic_results(run.fit.transform(corpus, key=run.key, progress=tell))
 
 
 LISTING = Listing(
@@ -293,8 +295,8 @@ LISTING = Listing(
     SOURCE,
     CtmAlgorithm,
     describe,
-    build=lambda settings, data: of_corpus(settings, data.train),
+    build=lambda settings, data: make_model(settings, data.train),
     transform=transform,
     needs_rows=True,
-    **OF_DOCUMENTS,
+    **DOCUMENT_LISTING,
 )

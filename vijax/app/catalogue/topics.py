@@ -1,5 +1,4 @@
-"""Topic models on the command line: LDA, the correlated topic model, pLSA, and the simple mixture
-of documents."""
+"""Topic models on the command line: LDA, HDP, CTM, pLSA, and the simple mixture of documents."""
 
 from __future__ import annotations
 
@@ -35,11 +34,12 @@ from vijax.fitting.result import Fit
 from vijax.inference import estep, expectation
 from vijax.topics.summary import Document, summarise, topic_distances, typical_rows
 
-MOST_PAIRS, LEAST = 10, 0.1
+MOST_PAIRS = 10
 """Number of pairs of topics that are listed from either end of the correlations."""
+LEAST = 0.1
+"""Least correlation of a pair in the graph of topics."""
 SHARP = 1e6
-"""A large concentration for topics that are points: their mode is the point, whatever the prior
-is."""
+"""A large concentration for topics that are points: it makes the prior negligible."""
 MOST_READ = 2000
 """Most documents that are searched for typical ones."""
 MOST_COUNTED = 100_000
@@ -48,17 +48,21 @@ LEADING = 10
 """Number of leading words that give the coherence of a topic."""
 
 IN_USE = 0.5
-"""Tables from which a topic is in use."""
+"""Number of tables from which a topic is in use."""
 
 Proportions = Callable[[Any, np.ndarray], Float[np.ndarray, "docs K"]]
 
 
 def topics_block(run: FittedRun, proportions: Proportions | None = None) -> Topics:
-    """The topics, with documents typical of each. `proportions` gives the share of each topic in
-    some of the training documents, from these and their rows; by default by `Fit.transform`."""
+    """The topics, with documents typical of each.
+
+    Args:
+      run: the fit with its data.
+      proportions: the shares of topics in some training documents, from these and their rows; None
+        takes `Fit.transform`.
+    """
     proportions = proportions or (lambda sample, rows: run.fit.transform(sample, key=run.key))
-    # A topic that maximum likelihood has emptied has no words: all are equally probable, rather
-    # than 0/0.
+    # A topic that maximum likelihood has emptied has no words: all are made equally probable, not 0/0.
     concentration = np.maximum(np.asarray(run.posterior["topics"].concentration, np.float64), 1e-10)
     probs = concentration / concentration.sum(axis=1, keepdims=True)
     topics = summarise(
@@ -72,14 +76,14 @@ def topics_block(run: FittedRun, proportions: Proportions | None = None) -> Topi
     return Topics("1 topic" if number == 1 else f"{number} topics", topics, topic_distances(probs))
 
 
-def of_shares(shares: Float[np.ndarray, "docs K"]) -> RowResults:
-    """Shares, and before them the number of the topic with the largest share."""
+def topic_results(shares: Float[np.ndarray, "docs K"]) -> RowResults:
+    """Shares of topics, and before them the number of the largest."""
     return {"topic": shares.argmax(axis=1), "share": shares}
 
 
 def typical_documents(corpus: Any, proportions: Proportions) -> list[list[Document]]:
-    """For each topic the documents with the largest share of it, among `MOST_READ` spread over the
-    training set."""
+    """For each topic the documents with the largest share of it, among `MOST_READ` spread
+    evenly."""
     rows = spread_rows(corpus.num_documents, MOST_READ)
     sample = corpus[rows]
     shares = np.asarray(proportions(sample, rows))
@@ -138,47 +142,48 @@ HdpAlgorithm = row_section("svi", "the message to the topics", HdpEstep, lazy=la
 
 
 def describe_hdp(run: FittedRun) -> list[Block]:
-    """The topics, with typical documents, and their weights at the top."""
+    """The topics, with typical documents, and their weights."""
     topics = topics_block(run)
-    return [
-        topics,
-        _weights_at_the_top(run, {topic.number: topic.full_label for topic in topics.topics}),
-    ]
+    labels = {topic.number: topic.full_label for topic in topics.topics}
+    return [topics, _weights_at_the_top(run, labels)]
 
 
-def _weights_at_the_top(run: FittedRun, called: dict[int, str]) -> Table:
-    """Mean weights of topics in use, of those that are free, and of all after them."""
+def _weights_at_the_top(run: FittedRun, labels: dict[int, str]) -> Table:
+    """Mean weights of the topics in use, and of all others together."""
     sticks = run.posterior["sticks"]
     weights = np.asarray(mean_weights(sticks), float)
     tables = np.asarray(sticks.alpha, float) - 1
-    used = [k for k in np.argsort(-weights[:-1], kind="stable").tolist() if tables[k] >= IN_USE]
-    rows: list[list] = [[called.get(k, str(k)), 100 * weights[k], tables[k]] for k in used]
-    rows.append(["all others", 100 * (1 - weights[used].sum()), 0.0])
+    in_use = [k for k in np.argsort(-weights[:-1], kind="stable").tolist() if tables[k] >= IN_USE]
+    rows: list[list] = [[labels.get(k, str(k)), 100 * weights[k], tables[k]] for k in in_use]
+    rows.append(["all others", 100 * (1 - weights[in_use].sum()), 0.0])
     note = (
         "A table is a time that a topic was chosen anew in a document; one of less than half a "
         "table is not in use."
     )
     return Table(
-        f"{len(used)} topics of {len(tables)} in use", ["", "per cent", "tables"], rows, note
+        f"{len(in_use)} topics of {len(tables)} in use", ["", "per cent", "tables"], rows, note
     )
 
 
 # --- the correlated topic model -------------------------------------------------------------------
-def _by(
+def _expectation_option(
     make: Callable[[], Any], covariance: str = "full"
 ) -> tuple[Callable[..., Any], dict[str, Argument]]:
-    """An option of `chooser`: the E-step with an expectation made by `make`."""
+    """An option of `chooser`: the E-step with the expectation from `make`."""
 
-    def made(covariance: Any = covariance, **given: Any) -> Any:
-        return estep.proximal_gradient(make(), covariance, **given)
+    def make_estep(covariance: Any = covariance, **arguments: Any) -> Any:
+        return estep.proximal_gradient(make(), covariance, **arguments)
 
-    taken = constructor_settings(estep.proximal_gradient, ("refine",))
-    return made, {**taken, "covariance": taken["covariance"]._replace(default=covariance)}
+    settings = constructor_settings(estep.proximal_gradient, ("refine",))
+    return make_estep, {
+        **settings,
+        "covariance": settings["covariance"]._replace(default=covariance),
+    }
 
 
-def _sampled(num_samples: int = 64, **given: Any) -> Any:
+def _draws_estep(num_samples: int = 64, **arguments: Any) -> Any:
     return estep.proximal_gradient(
-        expectation.vector_monte_carlo(num_samples, antithetic=True, matched=True), **given
+        expectation.vector_monte_carlo(num_samples, antithetic=True, matched=True), **arguments
     )
 
 
@@ -188,12 +193,12 @@ CtmEstep = chooser(
     "proximal_gradient",
     "by draws, or by an approximation of the expectation",
     proximal_gradient=(
-        _sampled,
+        _draws_estep,
         {"num_samples": DRAWS, **constructor_settings(estep.proximal_gradient)},
     ),
-    laplace=_by(expectation.laplace),
-    delta_method=_by(expectation.delta_method),
-    blei_lafferty=_by(expectation.blei_lafferty, "diagonal"),
+    laplace=_expectation_option(expectation.laplace),
+    delta_method=_expectation_option(expectation.delta_method),
+    blei_lafferty=_expectation_option(expectation.blei_lafferty, "diagonal"),
 )
 CtmAlgorithm = row_section("em", "the message to topics and logits", CtmEstep, lazy=lazy())
 CtmSettings = model_section(
@@ -217,54 +222,47 @@ def correlations(run: FittedRun, topics: Topics) -> list[Block]:
     correlation = _correlation_of_logits(np.asarray(run.point("logits").precision, np.float64))
     order = [topic.number for topic in topics.topics]
     names = [*map(str, order)]
-    called = {topic.number: topic.full_label for topic in topics.topics}
+    labels = {topic.number: topic.full_label for topic in topics.topics}
     pairs = sorted((float(correlation[i, j]), i, j) for i in order for j in order if i < j)
-    shown = (
-        pairs[::-1]
-        if len(pairs) <= 2 * MOST_PAIRS
-        else [*pairs[: -MOST_PAIRS - 1 : -1], *pairs[:MOST_PAIRS][::-1]]
-    )
-    rows = [[called[i], called[j], value] for value, i, j in shown]
-    is_cut = len(shown) < len(pairs)
-    left = (
-        f"The {MOST_PAIRS} highest and the {MOST_PAIRS} lowest of {len(pairs):,} pairs."
-        if is_cut
-        else ""
-    )
+    note = ""
+    listed_pairs = pairs[::-1]
+    if len(pairs) > 2 * MOST_PAIRS:
+        listed_pairs = [*pairs[: -MOST_PAIRS - 1 : -1], *pairs[:MOST_PAIRS][::-1]]
+        note = f"The {MOST_PAIRS} highest and the {MOST_PAIRS} lowest of {len(pairs):,} pairs."
+    rows = [[labels[i], labels[j], value] for value, i, j in listed_pairs]
     return [
-        Table("Topics that go together, and that do not", ["", "", "correlation"], rows, left),
-        *_graph(correlation, called),
+        Table("Topics that go together, and that do not", ["", "", "correlation"], rows, note),
+        *_graph(correlation, labels),
         Heat("Correlations of logits", names, names, correlation[np.ix_(order, order)], apart=True),
     ]
 
 
-def _graph(correlation: np.ndarray, called: Mapping[int, str]) -> list[Block]:
-    """The pairs that are correlated by `LEAST` or more, in an order that keeps them near each
-    other."""
-    if len(called) < 3:
+def _graph(correlation: np.ndarray, labels: Mapping[int, str]) -> list[Block]:
+    """Pairs with a correlation of `LEAST` or more; sorted so that pairs are near each other."""
+    if len(labels) < 3:
         return []
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
 
-    own = np.array(sorted(called))
-    apart = 1 - correlation[np.ix_(own, own)]
-    order = own[
-        leaves_list(linkage(squareform(apart, checks=False), "average", optimal_ordering=True))
-    ]
-    joined = correlation[np.ix_(order, order)]
-    edges = [(i, j, float(joined[i, j])) for i in range(len(own)) for j in range(i + 1, len(own))]
-    edges = sorted((edge for edge in edges if edge[2] >= LEAST), key=lambda edge: -edge[2])[
-        : 2 * len(own)
-    ]
+    topics = np.array(sorted(labels))
+    distances = 1 - correlation[np.ix_(topics, topics)]
+    tree = linkage(squareform(distances, checks=False), "average", optimal_ordering=True)
+    order = topics[leaves_list(tree)]
+    sorted_correlation = correlation[np.ix_(order, order)]
+    edges = []
+    for i in range(len(topics)):
+        for j in range(i + 1, len(topics)):
+            if sorted_correlation[i, j] >= LEAST:
+                edges.append((i, j, float(sorted_correlation[i, j])))
+    edges = sorted(edges, key=lambda edge: -edge[2])[: 2 * len(topics)]
     note = f"Joined are pairs of a correlation of {LEAST} or more, the wider the higher it is."
     return [
-        Arcs("Topics that go together, drawn", [called[k] for k in order.tolist()], edges, note)
+        Arcs("Topics that go together, drawn", [labels[k] for k in order.tolist()], edges, note)
     ]
 
 
 def _correlation_of_logits(precision: np.ndarray) -> np.ndarray:
-    """The correlations of the logits. These are known up to a common constant, which is taken out
-    first."""
+    """The correlations of the logits, without the common constant that is not identified."""
     centring = np.eye(len(precision)) - 1 / len(precision)
     cov = centring @ to_covariance(precision) @ centring
     deviation = np.sqrt(np.maximum(np.diag(cov), 1e-300))
@@ -282,8 +280,8 @@ PlsaSettings = model_section(
 
 
 def score_plsa(run: FittedRun) -> Any:
-    """Document completion: held-out documents have no parameters, so their proportions get the
-    prior Dirichlet."""
+    """Document completion: held-out documents have no parameters, so shares get the prior
+    Dirichlet."""
     from vijax.evaluate import document_completion
 
     return document_completion(_words(run), run.settings.alpha, run.data.test, run.key)
@@ -294,29 +292,27 @@ def describe_plsa(run: FittedRun) -> list[Topics]:
     if run.settings.form == "conditional":
         shares = np.asarray(run.point("proportions"), float)
     else:
-        weights, documents = (
-            np.asarray(run.point(name), np.float64) for name in ("weights", "documents")
-        )
+        weights = np.asarray(run.point("weights"), np.float64)
+        documents = np.asarray(run.point("documents"), np.float64)
         joint = (weights[:, None] * documents).T
         shares = joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)
     return [topics_block(run, lambda sample, rows: shares[rows])]
 
 
 def transform_plsa(run: FittedRun, corpus: Any, tell: Tell) -> RowResults:
-    """Topic shares of documents under the fitted topics and the prior of their proportions. Shares
-    of training documents are inferred in this way too, from their words alone, so that old and new
-    documents can be compared."""
+    """Topic shares of documents under the fitted topics and the prior of their shares. Shares of
+    training documents are inferred from their words alone too, so that old and new documents
+    compare."""
     words = _words(run)
     model = models.lda(len(words), len(run.data.names), alpha=run.settings.alpha)
     alg = algorithms.map(model, estep=estep.mean_field())
     topics = Dirichlet.from_concentration(jnp.asarray(1.0 + SHARP * words, jnp.result_type(float)))
     state = alg.init(run.key)._replace(posterior=Product({"topics": topics}))
-    return of_shares(Fit(alg, state, {}, None).transform(corpus, key=run.key, progress=tell))
+    return topic_results(Fit(alg, state, {}, None).transform(corpus, key=run.key, progress=tell))
 
 
 def _words(run: FittedRun) -> Float[np.ndarray, "K V"]:
-    """Probabilities of words, none of them 0: held-out documents may have words that a topic has
-    never seen."""
+    """Probabilities of words, none of them 0: held-out documents may have words new to a topic."""
     words = np.asarray(run.point("topics"), float) + 1e-10
     return words / words.sum(axis=1, keepdims=True)
 
@@ -334,16 +330,15 @@ SimpleMixtureSettings = model_section(
 def score_simple_mixture(run: FittedRun) -> RowScore:
     """Log probability of held-out documents at the fitted weights and topics, per word."""
     joint = _joint(run, run.data.test)
-    return RowScore.of(
-        logsumexp(joint, axis=1), "word", f"{len(joint)} documents", run.data.test.tokens
-    )
+    remark = f"{len(joint)} documents"
+    return RowScore.of(logsumexp(joint, axis=1), "word", remark, run.data.test.tokens)
 
 
 def transform_simple_mixture(run: FittedRun, corpus: Any, tell: Tell) -> RowResults:
-    """The probabilities of the one topic that each document has."""
+    """The probabilities of each document's topic."""
     shares = _memberships(run, corpus)
     tell(len(shares))
-    return of_shares(shares)
+    return topic_results(shares)
 
 
 def _joint(run: FittedRun, corpus: Any) -> Float[np.ndarray, "docs K"]:
@@ -359,13 +354,13 @@ def _memberships(run: FittedRun, corpus: Any) -> Float[np.ndarray, "docs K"]:
 
 
 # --- the listings ---------------------------------------------------------------------------------
-OF_DOCUMENTS: dict[str, Any] = {"unit": "document", "per": "word", "predicts": "topic"}
+DOCUMENT_LISTING: dict[str, Any] = {"unit": "document", "per": "word", "predicts": "topic"}
 WITH_SEEDS: dict[str, Any] = {
     "build": build_with_seeds,
-    "transform": lambda run, corpus, tell: of_shares(
+    "transform": lambda run, corpus, tell: topic_results(
         run.fit.transform(corpus, key=run.key, progress=tell)
     ),
-    **OF_DOCUMENTS,
+    **DOCUMENT_LISTING,
 }
 LDA = Listing(
     LdaSettings, DOCUMENTS, DocumentAlgorithm, lambda run: [topics_block(run)], **WITH_SEEDS
@@ -395,5 +390,5 @@ SIMPLE_MIXTURE = Listing(
     lambda run: [topics_block(run, lambda sample, rows: _memberships(run, sample))],
     score=score_simple_mixture,
     transform=transform_simple_mixture,
-    **OF_DOCUMENTS,
+    **DOCUMENT_LISTING,
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vijax.app.catalogue import LISTINGS
-from vijax.app.catalogue.parts.density_algorithm import check_at_once
+from vijax.app.catalogue.parts.density_algorithm import check_at_once_settings
 from vijax.app.settings.options import check_options
 from vijax.app.settings.sections import DocumentPage, FitConfig, TableData
 from vijax.app.settings.suited_settings import check_suited_settings
@@ -221,7 +221,7 @@ def read_config(entries: Mapping[str, Entry]) -> Config:
     config.listing.source.check(config, entries)
     check_suited_settings(config, entries)
     _check_algorithm(config.algorithm, entries)
-    check_at_once(config, entries)
+    check_at_once_settings(config, entries)
     return config
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from vijax.app.catalogue.parts.density_algorithm import read_by
+from vijax.app.catalogue.parts.density_algorithm import model_rows
 from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import (
     LISTINGS,
@@ -81,7 +81,7 @@ def _check(path: Path) -> None:
     if check is not None:
         train = plan.data.train
         with naming_rows(train):
-            check(read_by(plan.model, plan.arrange(train)))
+            check(model_rows(plan.model, plan.arrange(train)))
 
 
 def initial_text(model: str, data: str, overrides: Iterable[str] = ()) -> str:

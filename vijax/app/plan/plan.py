@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from vijax.app.catalogue.parts.density_algorithm import read_by
+from vijax.app.catalogue.parts.density_algorithm import model_rows
 from vijax.app.plan.assemble import FULL_DATA, UNIT_STEPS, make_algorithm
 from vijax.app.plan.config import Config
 from vijax.app.settings.options import make_option
@@ -66,7 +66,7 @@ class Plan:
             return self.data.train.read_as(self.config.listing.arrange, self.config.model)
         if isinstance(self.data.train, SampledDocuments):
             return self.data.whole
-        return read_by(model, self.arrange(self.data.train))
+        return model_rows(model, self.arrange(self.data.train))
 
     def arrange(self, part: Any) -> Any:
         """A part of the data as the model reads rows."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from vijax.app.answers.quality import quality
 from vijax.app.answers.results import remove_results, write_results
-from vijax.app.catalogue.parts.density_algorithm import is_at_once, read_by
+from vijax.app.catalogue.parts.density_algorithm import is_at_once, model_rows
 from vijax.app.drawing.blocks import drop_excerpts
 from vijax.app.folder.at_once import (
     fit_at_once,
@@ -267,7 +267,7 @@ def _check_beforehand(plan: Plan, team: Alone) -> None:
     for name, part in parts.items():
         try:
             with naming_rows(part):
-                check(read_by(algorithm.spec.model, plan.arrange(part)))
+                check(model_rows(algorithm.spec.model, plan.arrange(part)))
         except DataError:
             raise
         except ValueError as error:

@@ -1,5 +1,5 @@
-"""The section [algorithm] of log densities: the rows of free variables, and two methods that run to
-their own end."""
+"""The section [algorithm] of log densities: rows of free variables, and two methods that stop
+alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vijax.inference.guides import Guide
 from vijax.models.energies.density import with_guide
 
 METHODS: dict[str, Callable[..., Fit]] = {"auto": auto, "dadvi": dadvi}
-"""Methods that run to their own end, in the words of `algorithm.name`."""
+"""Methods that stop by themselves, by `algorithm.name`."""
 BLOCKS = Argument(
     tuple[tuple[str, ...], ...],
     None,
@@ -50,22 +50,22 @@ SHAPES = {
 """Settings of guides."""
 
 
-def read_by(model: Model, rows: Any) -> Any:
+def model_rows(model: Model, rows: Any) -> Any:
     """Rows as a model reads them: None for a density without data."""
     return rows if model.free is None or model.free.reads_data else None
 
 
-def _guide(name: str | None, given: dict[str, Any]) -> Guide | None:
-    """The guide; takes its own settings out of those given."""
-    more = {key: given.pop(key) for key in SHAPES if key in given}
-    for key in more:
+def _guide(name: str | None, arguments: dict[str, Any]) -> Guide | None:
+    """The guide; removes its settings from `arguments`."""
+    settings = {key: arguments.pop(key) for key in SHAPES if key in arguments}
+    for key in settings:
         if name is None or key not in GUIDES[name][1]:
-            of = next(other for other, (_, settings) in GUIDES.items() if key in settings)
+            owner = next(guide for guide, (_, names) in GUIDES.items() if key in names)
             raise ConfigError(
-                f'algorithm.{key}: expected algorithm.guide = "{of}" beside it, got '
+                f'algorithm.{key}: expected algorithm.guide = "{owner}" beside it, got '
                 f"{name or 'no guide'}"
             )
-    return None if name is None else GUIDES[name][0](**more)
+    return None if name is None else GUIDES[name][0](**settings)
 
 
 def _ngvi(model: Model, guide: str | None = None, **choices: Any) -> Algorithm:
@@ -76,7 +76,7 @@ def _advi(model: Model, alpha: float | None = None, **choices: Any) -> Algorithm
     return free_algorithms.advi(model, objective=None if alpha is None else renyi(alpha), **choices)
 
 
-def _by_adam(row: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
+def _with_adam(row: Callable[..., Algorithm]) -> Callable[..., Algorithm]:
     def make(
         model: Model, guide: str | None = None, learning_rate: float = 0.01, **choices: Any
     ) -> Algorithm:
@@ -90,19 +90,17 @@ def _ends_full(model: Model, **choices: Any) -> Algorithm:
     """The algorithm of the normals that `vijax.auto` returns: checkpoints hold its state (or that
     of a mixture, see `vijax.app.folder.at_once`)."""
     dim = model.log_density.variables.dim
-    return (
-        _framed(model, guides.full_rank())
-        if dim <= MOST_FULL
-        else _framed(model, guides.mean_field(), choose_rank(dim))
-    )
+    if dim <= MOST_FULL:
+        return _framed_normal(model, guides.full_rank())
+    return _framed_normal(model, guides.mean_field(), choose_rank(dim))
 
 
 def _ends_diagonal(model: Model, **choices: Any) -> Algorithm:
     """The algorithm of the normals that `vijax.dadvi` returns."""
-    return _framed(model, guides.mean_field())
+    return _framed_normal(model, guides.mean_field())
 
 
-def _framed(model: Model, guide: Guide, directions: int = 0) -> Algorithm:
+def _framed_normal(model: Model, guide: Guide, directions: int = 0) -> Algorithm:
     return free_algorithms.ngvi(with_guide(model, guide, is_framed=True, num_directions=directions))
 
 
@@ -114,7 +112,7 @@ ORDER = read_arguments(renyi)["alpha"]._replace(default=None)
 
 
 def _row(row: Callable[..., Any], **more: Argument) -> dict[str, Argument]:
-    """The settings of a row of free variables: its guide's, its own, and `more`."""
+    """The settings of a row of free variables: of its guide, its own, and `more`."""
     return {"guide": GUIDE, **SHAPES, **constructor_settings(row), **more}
 
 
@@ -125,8 +123,8 @@ DensityAlgorithm = chooser(
     auto=(_ends_full, constructor_settings(auto, ("batch_size",))),
     dadvi=(_ends_diagonal, constructor_settings(dadvi)),
     ngvi=(_ngvi, _row(free_algorithms.ngvi)),
-    advi=(_by_adam(_advi), _row(free_algorithms.advi, alpha=ORDER, learning_rate=RATE)),
-    bbvi=(_by_adam(free_algorithms.bbvi), _row(free_algorithms.bbvi, learning_rate=RATE)),
+    advi=(_with_adam(_advi), _row(free_algorithms.advi, alpha=ORDER, learning_rate=RATE)),
+    bbvi=(_with_adam(free_algorithms.bbvi), _row(free_algorithms.bbvi, learning_rate=RATE)),
 )
 
 
@@ -137,24 +135,22 @@ NOT_BY_PARTS = (
 """Why rows of a log density cannot be read by parts, for `Listing.not_by_parts`."""
 
 
-# --- methods that run to their own end ------------------------------------------------------------
+# --- methods that stop by themselves --------------------------------------------------------------
 def is_at_once(config: Any) -> bool:
-    """True where the algorithm stops by itself, after no number of steps that was asked for."""
+    """True if the algorithm stops by itself, after a number of steps that it chooses."""
     return config.algorithm.name in METHODS
 
 
-def check_at_once(config: Any, entries: Mapping[str, Entry]) -> None:
-    """Raises a `ConfigError` on settings [fit] that mean nothing to such an algorithm (it may
-    ignore the number of passes)."""
+def check_at_once_settings(config: Any, entries: Mapping[str, Entry]) -> None:
+    """Raises a `ConfigError` on settings [fit] that mean nothing to a method that stops by itself
+    (the number of passes may be ignored)."""
     name = config.algorithm.name
     if not is_at_once(config):
         return
-    starts = (
-        "auto has starts of its own: algorithm.num_starts"
-        if name == "auto"
-        else "dadvi has sixteen starts"
-    )
-    for key, is_set, why in (
+    starts = "dadvi has sixteen starts"
+    if name == "auto":
+        starts = "auto has starts of its own: algorithm.num_starts"
+    for key, is_set, reason in (
         ("restarts", config.fit.restarts > 1, starts),
         ("devices", config.fit.devices is not None, f"{name} computes on one device"),
         (
@@ -170,5 +166,5 @@ def check_at_once(config: Any, entries: Mapping[str, Entry]) -> None:
     ):
         if is_set:
             raise ConfigError(
-                f"{entries[f'fit.{key}'].origin}: fit.{key}: not for algorithm.name = {name}: {why}"
+                f"{entries[f'fit.{key}'].origin}: fit.{key}: not for algorithm.name = {name}: {reason}"
             )
