@@ -246,7 +246,7 @@ def table_step(
         docs = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), group)
         counts = docs.documents.counts.astype(table.dtype)
         weights = docs.documents.weights.astype(table.dtype)
-        start = begin(counts, alpha, docs.start_above(alpha)).astype(table.dtype)
+        start = begin(counts, alpha, docs.bounded_start(alpha)).astype(table.dtype)
         shapes = [
             jax.ShapeDtypeStruct(shape, table.dtype)
             for shape in (start.shape, weights.shape, table.shape)
