@@ -184,8 +184,8 @@ def test_dates_times_and_truth_come_through_as_they_are_in_the_sheet(tmp_path):
 @pytest.mark.parametrize("last", [b'{"rows": 3}\n', b'{"ro', b""])
 def test_a_process_that_ended_before_all_rows_came_has_not_read_the_sheet(last):
     said = [b'{"sheets": ["a"], "sheet": "a"}\n', b'{"numbers": [1, 3]}\n', b"[[1], [2]]\n"]
-    assert not sheets._read([*said, last]).whole
-    assert sheets._read([*said, b'{"rows": 2}\n']).whole
+    assert not sheets._read([*said, last]).is_complete
+    assert sheets._read([*said, b'{"rows": 2}\n']).is_complete
 
 
 def test_the_memory_that_a_sheet_may_take_grows_with_what_is_in_it(calm):

@@ -36,22 +36,20 @@ class NamedColumns(dict[str, np.ndarray]):
         self.rows = rows
 
     def take(self, rows: Int[np.ndarray, " n"]) -> NamedColumns:
-        """Some of the rows, which keep their names."""
-        return NamedColumns(
-            {name: values[rows] for name, values in self.items()}, self.rows.take(rows)
-        )
+        """Some of the rows, with their names."""
+        columns = {name: values[rows] for name, values in self.items()}
+        return NamedColumns(columns, self.rows.take(rows))
 
 
 class FileColumns(NamedColumns):
     """Columns of a file by name.
 
     Attributes:
-      decimal: the decimal sign of a text file; None where no number of it has one.
+      decimal: the decimal sign of a text file; None if no number in it has one.
       declared: categories in the order that the file declares, by column.
-      cells: the cells with the types that the file gives them, of columns that are not of plain
-        numbers; of a text file True and False alone.
-      written: the cells as the file has them, of columns of names in which words were read as
-          missing.
+      cells: the cells with the types that the file gives them, for columns that are not of plain
+        numbers; for a text file only columns of True and False.
+      written: the original cells, for columns of names in which words were read as missing.
     """
 
     def __init__(self, columns: Mapping[str, np.ndarray], rows: RowNames | None = None):
@@ -63,8 +61,8 @@ class FileColumns(NamedColumns):
         self.written: dict[str, np.ndarray] = {}
 
     def keep_names(self, name: str, known: Container[str]) -> None:
-        """Puts words that were read as missing back into a column where they are names in the data
-        of training."""
+        """Restores words that were read as missing in a column if they are names in the training
+        data."""
         if name not in self.written:
             return
         self[name] = with_known_names(self[name], self.written[name], known)
@@ -76,10 +74,9 @@ class FileColumns(NamedColumns):
         return self.take(np.arange(len(self.rows.labels))[:number])
 
     def take(self, rows: Int[np.ndarray, " n"]) -> FileColumns:
-        """Some of the rows, which keep their names."""
-        part = FileColumns(
-            {name: values[rows] for name, values in self.items()}, self.rows.take(rows)
-        )
+        """Some of the rows, with their names."""
+        columns = {name: values[rows] for name, values in self.items()}
+        part = FileColumns(columns, self.rows.take(rows))
         part.decimal = self.decimal
         part.declared = self.declared
         part.cells = {name: cells[rows] for name, cells in self.cells.items()}
@@ -99,7 +96,7 @@ class Origin(NamedTuple):
 
 
 def find_origin(found: Mapping[str, np.ndarray], where: str) -> Origin | None:
-    """The origin of columns whose rows have names; None for others."""
+    """The origin of columns whose rows have names; None for other columns."""
     return Origin(where, found.rows) if isinstance(found, NamedColumns) else None
 
 
@@ -125,7 +122,7 @@ def row_names(found: Mapping[str, np.ndarray]) -> RowNames:
 
 
 def number(cell: object) -> float:
-    """A cell as a number, NaN where it is missing; ValueError for all else, also for Python's
+    """A cell as a number, NaN for a missing cell; ValueError for all else, also for Python's
     1_000."""
     if is_missing(cell):
         return np.nan
@@ -137,14 +134,14 @@ def number(cell: object) -> float:
 
 
 LONGEST_TRUTH = 20
-"""Letters of a cell of True and False at most, blanks among them."""
+"""The most letters of a cell of True and False, with its blanks."""
 WHOLE = re.compile(r"[+-]?\d+")
 
 
 def parse_column(cells: Sequence[str]) -> np.ndarray:
-    """Numbers, with NaN where a text is empty, or else the strings themselves. A column of True and
-    False alone is of 1 and 0, as in files with types; whole numbers that floats do not hold stay
-    whole, where none is missing.
+    """The cells as numbers, with NaN for an empty text, or else as texts. A column of only True and
+    False becomes 1 and 0, as in files with types. Whole numbers that floats do not hold stay whole,
+    if none is missing.
 
     >>> parse_column(["1", "", "2.5"]), parse_column(["1", "two"]), parse_column(["TRUE", "false", ""])
     (array([1. , nan, 2.5]), array(['1', 'two'], dtype=object), array([ 1.,  0., nan]))
@@ -156,12 +153,10 @@ def parse_column(cells: Sequence[str]) -> np.ndarray:
             [np.nan if truth is None else float(truth) for truth in parse_truths(cells)]
         )
     try:
-        # A text of blanks alone, which is missing, or "nan", which is no number, are left to
-        # `number`.
+        # `number` decides about a text of blanks, which is missing, and "nan", which is no number.
         numbers = np.array([float(cell) if cell else np.nan for cell in cells])
-        is_plain = np.isnan(numbers).sum() == sum(not cell for cell in cells) and not any(
-            "_" in cell for cell in cells
-        )
+        num_empty = sum(not cell for cell in cells)
+        is_plain = np.isnan(numbers).sum() == num_empty and not any("_" in cell for cell in cells)
     except ValueError:
         is_plain = False
     try:
@@ -174,63 +169,57 @@ def parse_column(cells: Sequence[str]) -> np.ndarray:
 
 
 def are_truths(cells: Sequence[str]) -> bool:
-    """True where each cell is True, False or empty, and not all are empty. A cell of another kind
-    ends the look."""
-    is_one = lambda cell: (
+    """True if each cell is True, False or empty, and not all are empty. The search ends at the
+    first other cell."""
+    is_truth = lambda cell: (
         len(cell) <= LONGEST_TRUTH and (not cell.strip() or cell.strip().lower() in TRUTHS)
     )
-    return all(map(is_one, cells)) and any(cell.strip() for cell in cells)
+    return all(map(is_truth, cells)) and any(cell.strip() for cell in cells)
 
 
 def parse_truths(cells: Sequence[str]) -> np.ndarray:
-    """Cells of True and False as such, None where one is missing."""
+    """Cells of True and False as truth values, None for missing ones."""
     return np.array([TRUTHS.get(cell.strip().lower()) for cell in cells], object)
 
 
 def exact_integers(numbers: np.ndarray, cells: Sequence[str]) -> np.ndarray | None:
-    """The cells as integers, where all of them are whole and floats do not hold some of them; else
-    None."""
-    if not np.any(np.abs(numbers) >= EXACT) or not all(
-        WHOLE.fullmatch(cell.strip()) for cell in cells
-    ):
+    """The cells as integers, if all are whole and floats do not hold some of them; else None."""
+    has_large = np.any(np.abs(numbers) >= EXACT)
+    if not has_large or not all(WHOLE.fullmatch(cell.strip()) for cell in cells):
         return None
     return smallest_integers([int(cell) for cell in cells])
 
 
 def smallest_integers(whole: Sequence[int]) -> np.ndarray | None:
-    """Whole numbers as int64, or uint64 where that does not hold them; None where neither does."""
+    """Whole numbers as int64, or else as uint64; None if neither holds them."""
     least = min(whole)
     most = max(whole)
-    kinds = (np.int64, np.uint64)
-    dtype = next(
-        (kind for kind in kinds if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max), None
-    )
-    return None if dtype is None else np.array(whole, dtype)
+    for dtype in (np.int64, np.uint64):
+        if np.iinfo(dtype).min <= least and most <= np.iinfo(dtype).max:
+            return np.array(whole, dtype)
+    return None
 
 
 def strip_blanks(cells: Sequence[Any]) -> list[Any]:
-    """The cells of a column without the blanks around texts, which say nothing in any format. Texts
-    that are one object stay one: a file of 1 MB can say a text of 20 MB ten thousand times."""
-    short = {cell: cell.strip() for cell in {cell for cell in cells if isinstance(cell, str)}}
-    return [short[cell] if isinstance(cell, str) else cell for cell in cells]
+    """The cells of a column without the blanks around texts, which mean nothing in any format.
+    Texts that are one object stay one: a file of 1 MB can repeat a text of 20 MB ten thousand
+    times."""
+    stripped = {cell: cell.strip() for cell in {cell for cell in cells if isinstance(cell, str)}}
+    return [stripped[cell] if isinstance(cell, str) else cell for cell in cells]
 
 
 def columns_without_blanks(columns: Columns, where: str) -> NamedColumns:
-    """Columns in memory as those of a file are read: without the blanks around names and texts.
+    """Columns in memory, read like those of a file: without the blanks around names and texts.
 
     Raises:
-      DataError: two names are one without them.
+      DataError: two names differ only by blanks.
 
     >>> columns_without_blanks({" g ": np.array([" b"], object)}, "data")
     {'g': array(['b'], dtype=object)}
     """
     if len({column_name(name.strip()) for name in columns}) < len(columns):
-        raise fail(
-            where,
-            "columns of distinct names",
-            "names that differ by blanks alone",
-            "rename those columns",
-        )
+        got = "names that differ by blanks alone"
+        raise fail(where, "columns of distinct names", got, "rename those columns")
     short = {column_name(name.strip()): values for name, values in columns.items()}
     for name, values in short.items():
         if values.dtype == object:
@@ -248,7 +237,7 @@ def not_numbers(values: np.ndarray) -> Bool[np.ndarray, " N"]:
 def as_numbers(
     values: np.ndarray, where: str = "", at: RowName = str, remedy: str = "correct it"
 ) -> Float[np.ndarray, " N"]:
-    """Entries as floats, NaN where they are missing; DataError where one is text."""
+    """Entries as floats, NaN for missing ones. Raises a DataError for text."""
     if (bad := not_numbers(values)).any():
         row = int(np.argmax(bad))
         got = f"{str(values[row])[:40]!r} in {at(row)} ({int(bad.sum())} such)"
@@ -266,7 +255,7 @@ def are_missing(values: np.ndarray) -> Bool[np.ndarray, " N"]:
 
 
 def original_cells(found: Mapping[str, np.ndarray], name: str) -> np.ndarray:
-    """A column as its file has it, words for missing cells among its names."""
+    """The cells of a column as its file has them, also words that were read as missing."""
     return found.written.get(name, found[name]) if isinstance(found, FileColumns) else found[name]
 
 
@@ -274,17 +263,16 @@ def words_as_missing(found: Mapping[str, np.ndarray], name: str) -> tuple[str, .
     """The words among the names of a column that were read as missing."""
     if not isinstance(found, FileColumns) or name not in found.written:
         return ()
-    return tuple(
-        dict.fromkeys(filter(None, found.written[name][are_missing(found[name])].tolist()))
-    )
+    cells = found.written[name][are_missing(found[name])].tolist()
+    return tuple(dict.fromkeys(filter(None, cells)))
 
 
 def said_missing(found: Mapping[str, np.ndarray], name: str, remedy: str = IF_NAMES) -> str:
-    """Sentences on the words of a column that were read as missing, and what to do; "" where there
-    are none."""
+    """Sentences about the words of a column that were read as missing, and a remedy; "" without
+    such words."""
     written = found.written.get(name) if isinstance(found, FileColumns) else None
-    said = said_of_words(name, written, are_missing(found[name]))
-    return f"{said}{remedy}" if said else ""
+    text = said_of_words(name, written, are_missing(found[name]))
+    return f"{text}{remedy}" if text else ""
 
 
 REMOVE = "remove those rows or fill them in"
@@ -298,15 +286,15 @@ def check_present(
     remedy: str = REMOVE,
     words: str = "",
 ) -> None:
-    """Raises a DataError where the names of classes, groups or nodes are missing in some rows.
+    """Raises a DataError if the names of classes, groups or nodes are missing in some rows.
 
     Args:
       values: the cells.
-      expected: what should be in every row.
+      expected: the content that every row should have.
       where: the file and the column.
       at: the names of rows.
       remedy: what to do.
-      words: what `said_missing` says of the column.
+      words: the sentences of `said_missing` about the column.
     """
     missing = np.flatnonzero(are_missing(values))
     if len(missing):
@@ -316,16 +304,16 @@ def check_present(
 
 
 def _join_names(names: Sequence[str], are_more: bool) -> str:
-    """Names of rows in one list; where they are counted from is said once."""
-    clause = f"{FROM_ZERO},"  # as it is within a sentence
+    """Names of rows in one list, with "counted from 0" once at its end."""
+    clause = f"{FROM_ZERO},"  # the form within a sentence
     end = clause if all(name.endswith(clause) for name in names) else ""
     return ", ".join(name.removesuffix(end) for name in names) + ", ..." * are_more + end
 
 
-def check_parts(number: int, total: int, held_out: float, what: str) -> None:
+def check_parts(number: int, total: int, held_out: float, noun: str) -> None:
     """Raises a DataError unless `number` of `total` held out leaves some on both sides."""
     if not 0 < number < total:
-        got = f"{held_out}, {number} of {total} {what}"
+        got = f"{held_out}, {number} of {total} {noun}"
         remedy = "choose another share, or 0 to hold none out"
         raise fail("data.held_out", "a share that leaves some on either side", got, remedy)
 

@@ -1,9 +1,9 @@
-"""The extent of the sheets of an .xlsx or .ods, found by reading its XML piece by piece: memory
-does not grow with it.
+"""The extent of the sheets of an .xlsx or .ods, found by reading its XML piece by piece, in
+constant memory.
 
-A sheet says where each of its cells is, or how often it is repeated. The library of spreadsheets
-takes memory for all cells between the first and the last, which a few letters can make 17 thousand
-million."""
+A sheet tells the place of each of its cells, or how often it is repeated. The library of
+spreadsheets allocates memory for all cells between the first and the last, which a few letters can
+make 17 thousand million."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from typing import Any, NamedTuple
 
 PIECE = 1 << 20
 MOST_BYTES = 1 << 28
-"""Bytes of XML that are looked at, where the answer is for a message alone."""
+"""Bytes of XML that are read if the result is only for a message."""
 DEFLATED = 1032
-"""Bytes that one byte of packed data can become, at most: what deflate can do."""
+"""The most bytes to which deflate can expand a byte."""
 MOST_COLUMNS = 16_384
-"""Columns that a row of an .ods is read to."""
+"""The most columns of a row that are read in an .ods."""
 
 
 class Extent(NamedTuple):
-    """The cells between the first and the last that hold something.
+    """The cells between the first and the last that are filled.
 
     Attributes:
-      rows: rows of them.
-      columns: columns of them.
-      filled: cells that hold something.
+      rows: number of rows.
+      columns: number of columns.
+      filled: number of filled cells.
       last: the name of the cell in the last row and column, as spreadsheets show it.
     """
 
@@ -41,22 +41,21 @@ class Extent(NamedTuple):
 
     @property
     def area(self) -> int:
-        """All cells, empty ones too."""
+        """Number of all cells, also empty ones."""
         return self.rows * self.columns
 
 
 class FileSizes(NamedTuple):
-    """The size of a zipped file, and of what is in it."""
+    """The size of a zipped file, and of its unpacked content."""
 
     packed: int
     unpacked: int
 
 
 def file_sizes(path: Path) -> FileSizes:
-    """The size of a file, and of what it can become when it is unpacked; both are one where it is
-    no zip.
+    """The size of a file, and its size when it is unpacked; equal if it is no zip.
 
-    A zip that says that its parts are larger than deflate can make them is not believed.
+    A zip may claim larger parts than deflate can make; the claim is then cut.
     """
     packed = path.stat().st_size
     try:
@@ -71,21 +70,20 @@ def file_sizes(path: Path) -> FileSizes:
 
 
 def largest_extent(path: Path, most_bytes: int = MOST_BYTES) -> Extent | None:
-    """The extent of the sheet that spans the most cells; None where none can be found, as in an
-    .xls.
+    """The extent of the sheet that spans the most cells; None if none is found, as in an .xls.
 
     Args:
       path: the spreadsheet.
-      most_bytes: bytes of XML that are looked at.
+      most_bytes: bytes of XML that are read at most.
     """
-    found: list[Extent] = []
+    extents: list[Extent] = []
     try:
         with zipfile.ZipFile(path) as book:
             for part in book.namelist():
                 if part == "content.xml":
-                    found += _Ods().read(_pieces(book, part, most_bytes))
+                    extents += _Ods().read(_pieces(book, part, most_bytes))
                 elif re.fullmatch(r"/?xl/worksheets/[^/]*\.xml", part, re.IGNORECASE):
-                    found += _Xlsx().read(_pieces(book, part, most_bytes))
+                    extents += _Xlsx().read(_pieces(book, part, most_bytes))
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -95,16 +93,16 @@ def largest_extent(path: Path, most_bytes: int = MOST_BYTES) -> Extent | None:
         RuntimeError,
         EOFError,
     ):
-        pass  # what was read until then is what is known
-    return max(found, key=lambda extent: extent.area, default=None)
+        pass  # the sheets read so far are used
+    return max(extents, key=lambda extent: extent.area, default=None)
 
 
 def _pieces(book: zipfile.ZipFile, part: str, most_bytes: int) -> Iterator[bytes]:
-    done = 0
+    num_bytes = 0
     with book.open(part) as file:
-        while done < most_bytes and (piece := file.read(PIECE)):
+        while num_bytes < most_bytes and (piece := file.read(PIECE)):
             yield piece
-            done += len(piece)
+            num_bytes += len(piece)
 
 
 class _Reader:
@@ -120,32 +118,32 @@ class _Reader:
         self._parser = parser
 
     def read(self, pieces: Iterator[bytes]) -> list[Extent]:
-        """The extents of the sheets in a part, as far as it is XML."""
+        """The extents of the sheets in a part, up to the first damage in its XML."""
         try:
             for piece in pieces:
                 self._parser.Parse(piece)
         except (xml.parsers.expat.ExpatError, ValueError):
-            pass  # the library that reads the sheet says what is wrong
+            pass  # the library that reads the sheet reports it
         self._end_sheet()
         return self.sheets
 
     def _begin_sheet(self) -> None:
-        self._row = self._column = -1
+        self._row = -1
+        self._column = -1
         self._first: tuple[int, int] | None = None
         self._last = (0, 0)
         self._filled = 0
 
     def _end_sheet(self) -> None:
         if self._first is not None:
-            rows, columns = (
-                last - first + 1 for first, last in zip(self._first, self._last, strict=True)
-            )
+            rows = self._last[0] - self._first[0] + 1
+            columns = self._last[1] - self._first[1] + 1
             last = f"{column_name(self._last[1])}{self._last[0] + 1}"
             self.sheets.append(Extent(rows, columns, self._filled, last))
         self._begin_sheet()
 
     def _fill(self, row: int, column: int, rows: int = 1, columns: int = 1) -> None:
-        """Takes note of cells that hold something."""
+        """Records filled cells."""
         first = (row, column) if self._first is None else self._first
         self._first = min(first[0], row), min(first[1], column)
         self._last = max(self._last[0], row + rows - 1), max(self._last[1], column + columns - 1)
@@ -159,8 +157,8 @@ class _Reader:
 
 
 class _Xlsx(_Reader):
-    """A cell has a name, such as B7, or comes after the one before; it holds something if there is
-    a value in it."""
+    """An .xlsx: a cell has a name, such as B7, or follows the cell before; it is filled if it has a
+    value."""
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         name = _strip_prefix(name)
@@ -179,29 +177,28 @@ class _Xlsx(_Reader):
 
 
 class _Ods(_Reader):
-    """Rows and cells are repeated as often as they say; those without a value at the end are
-    none."""
+    """An .ods: rows and cells have a number of repeats; cells without a value are not filled."""
 
     def _begin_sheet(self) -> None:
         super()._begin_sheet()
-        self._repeated_row = self._repeated_cell = 1
-        self._cells: list[
-            tuple[int, int]
-        ] = []  # this row's cells with a value: first column, columns
+        self._repeated_row = 1
+        self._repeated_cell = 1
+        # the cells of this row that have a value: first column, number of columns
+        self._cells: list[tuple[int, int]] = []
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         name = _strip_prefix(name)
-        here = {_strip_prefix(key): value for key, value in attributes.items()}
+        values = {_strip_prefix(key): value for key, value in attributes.items()}
         if name == "table":
             self._begin_sheet()
             self._row = 0
         elif name == "table-row":
-            self._repeated_row = _number(here.get("number-rows-repeated"), 1)
+            self._repeated_row = _number(values.get("number-rows-repeated"), 1)
             self._column = 0
             self._cells = []
         elif name in ("table-cell", "covered-table-cell"):
-            self._repeated_cell = _number(here.get("number-columns-repeated"), 1)
-            if "value-type" in here:
+            self._repeated_cell = _number(values.get("number-columns-repeated"), 1)
+            if "value-type" in values:
                 self._cells.append((self._column, min(self._repeated_cell, MOST_COLUMNS)))
 
     def _end(self, name: str) -> None:

@@ -26,9 +26,13 @@ SAVE_AGAIN = (
 
 
 def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a .npz by name, or that of a .npy under the name "x"; the file itself tells
-    which of them it is. Raises DataError: it is no such file, it is damaged, or it has objects,
-    structures, dates or complex numbers."""
+    """The arrays of a .npz by name, or the array of a .npy as "x"; the file's content tells which
+    of them it is.
+
+    Raises:
+      DataError: it is no such file or is damaged, or it has objects, structures, dates or complex
+        numbers.
+    """
     check_regular(path)
     expected = f"a whole {path.suffix if path.suffix in ('.npy', '.npz') else '.npz'} file"
     with parsing(path, expected, SAVE_AGAIN), path.open("rb") as raw:
@@ -54,18 +58,18 @@ Decimal = Literal[".", ","]
 
 
 class Dialect(NamedTuple):
-    """The way in which a table is written as a file.
+    """How a table is written as a file.
 
     Attributes:
       encoding: encoding of text; a byte order mark of UTF-16 or UTF-32 goes before "utf-8".
       separator: the letter between cells; None finds it in the first lines.
-      decimal: the letter before the fraction of a number; None finds commas where cells are divided
-          by other letters.
+      decimal: the letter before the fraction of a number; None finds commas if another letter
+        separates cells.
       sheet: the sheet of a spreadsheet; None for the first.
       missing_words: words for a missing cell in columns of names; None for the usual ones of the
-          format.
-      decimal_before: the decimal sign of the file of which this one has more rows, where `decimal`
-        is None; it says nothing of a file whose cells are divided by commas.
+        format.
+      decimal_before: the decimal sign of the training file, if `decimal` is None; it is ignored for
+        a file whose cells are separated by commas.
     """
 
     encoding: str = "utf-8"
@@ -80,7 +84,7 @@ USUAL = Dialect()
 Rows = Iterator[tuple[int, list[str]]]
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 MOST_LINES = 100
-"""Lines in which the separator is looked for."""
+"""The most lines that are searched for the separator."""
 
 
 class DelimitedFile(NamedTuple):
@@ -102,32 +106,32 @@ class DelimitedFile(NamedTuple):
 def read_delimited_file(
     path: Path, dialect: Dialect = USUAL, notes: Notes | None = None
 ) -> DelimitedFile:
-    """The header of a text file, and its rows. A separator that was found, and is not that of the
-    file's ending, and comments above the header are noted.
+    """The header of a text file, and its rows. Notes tell a separator that is not the usual one of
+    the file's ending, and comments above the header.
 
     Empty lines are left out. A row may have fewer cells than the header, and more only if those are
-    empty. Raises DataError: at once where there is no header; while the rows are read, where one
-    has more cells than the header or is no CSV."""
+    empty.
+
+    Raises:
+      DataError: at once if there is no header; while the rows are read, if a row has more cells
+        than the header or is no CSV.
+    """
     notes = notes or Notes()
     csv.field_size_limit(2**31 - 1)
     lines = (f"{line}\n" for line in read_lines(path, dialect.encoding))
     first = list(itertools.islice(lines, MOST_LINES))
     preamble = read_preamble(first, list(SEPARATORS), path, notes)
     first = first[preamble.number :]
-    delimiter = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
     if dialect.separator is not None:
         delimiter = dialect.separator.replace("tab", "\t")
         if delimiter not in SEPARATORS:
-            raise fail(
-                "separator",
-                "one of ',', ';', 'tab' and '|'",
-                repr(dialect.separator),
-                "pass one of these",
-            )
+            expected = "one of ',', ';', 'tab' and '|'"
+            raise fail("separator", expected, repr(dialect.separator), "pass one of these")
     elif preamble.separator is not None:
         delimiter = preamble.separator
     else:
-        delimiter = _separator(first, delimiter, path, notes)
+        is_tsv = path.name.lower().removesuffix(".gz").endswith(".tsv")
+        delimiter = _separator(first, "\t" if is_tsv else ",", path, notes)
     # Python's csv needs line ends, and counts lines itself: a quoted text may have several.
     reader = csv.reader(itertools.chain(first, lines), delimiter=delimiter, strict=True)
     line = preamble.number + 1
@@ -137,15 +141,14 @@ def read_delimited_file(
         raise _no_csv(path, preamble.number + reader.line_num, error) from error
     _check_header(header, f"{path}:{line}", delimiter)
     if preamble.comment is not None:
-        rows = [row for row in _some_rows(first, delimiter)[1:] if row]
-        check_comment(preamble, header, rows, delimiter, path)
-    return DelimitedFile(
-        header, _rows(path, reader, len(header), delimiter, preamble.number), delimiter, line
-    )
+        some_rows = [row for row in _some_rows(first, delimiter)[1:] if row]
+        check_comment(preamble, header, some_rows, delimiter, path)
+    rows = _rows(path, reader, len(header), delimiter, preamble.number)
+    return DelimitedFile(header, rows, delimiter, line)
 
 
 def _some_rows(lines: Sequence[str], delimiter: str) -> list[list[str]]:
-    """The cells of some lines; none where they are no CSV, as its reader says."""
+    """The cells of some lines; [] if they are no CSV, which the reader of the file reports."""
     try:
         return list(csv.reader(lines, delimiter=delimiter))
     except csv.Error:
@@ -153,28 +156,25 @@ def _some_rows(lines: Sequence[str], delimiter: str) -> list[list[str]]:
 
 
 def _separator(lines: Sequence[str], usual: str, path: Path, notes: Notes) -> str:
-    """The separator that gives each row as many cells as the header, two or more: the usual one
-    where several do."""
-    fitting = [
-        letter
-        for letter in (usual, *(other for other in SEPARATORS if other != usual))
-        if _fits(lines, letter)
-    ]
+    """The separator that gives each row as many cells as the header, at least two; the usual one if
+    several do."""
+    letters = (usual, *(letter for letter in SEPARATORS if letter != usual))
+    fitting = [letter for letter in letters if _fits(lines, letter)]
     if not fitting or fitting == [usual]:
         return usual
-    found = fitting[0]
-    others = " or ".join(SEPARATORS[letter] for letter in fitting[1:])
-    doubt = f"; {others} would fit too" if others else ""
+    separator = fitting[0]
+    alternatives = " or ".join(SEPARATORS[letter] for letter in fitting[1:])
+    doubt = f"; {alternatives} would fit too" if alternatives else ""
     notes.add(
-        f"The cells of {path.name} are divided by {SEPARATORS[found]}{doubt}. If not, set "
+        f"The cells of {path.name} are divided by {SEPARATORS[separator]}{doubt}. If not, set "
         "separator."
     )
-    return found
+    return separator
 
 
 def _fits(lines: Sequence[str], letter: str) -> bool:
     rows = [row for row in _some_rows(lines, letter) if row]
-    if len(lines) >= MOST_LINES // 2:  # the last row may go on
+    if len(lines) >= MOST_LINES // 2:  # the last row may be cut off
         rows = rows[:-1]
     return bool(rows) and len(rows[0]) > 1 and len({len(row) for row in rows}) == 1
 
@@ -187,11 +187,10 @@ POINT = re.compile(r"[+-]?\d*\.\d*(?:[eE][+-]?\d+)?")
 
 
 def with_points(cells: Sequence[str], decimal: Decimal | None, where: str) -> tuple[list[str], str]:
-    """The cells of a column with decimal points in place of commas, and the first cell that was
-    changed.
+    """The cells of a column with decimal points instead of commas, and the first changed cell.
 
-    None takes commas for those of decimals where most cells are numbers with commas, or whole ones,
-    and none has a decimal point. Points then divide thousands.
+    None takes commas for decimal ones if most cells are numbers with commas, or whole, and none has
+    a decimal point. Points then separate thousands.
 
     >>> with_points(["1,5", "1.234,5", "2.000", "7"], None, "a.csv")
     (['1.5', '1234.5', '2000', '7'], '1,5')
@@ -210,18 +209,17 @@ def with_points(cells: Sequence[str], decimal: Decimal | None, where: str) -> tu
         got = f"{(commas or thousands)[0]!r} and {points[0]!r}"
         remedy = "correct the cells, or set the other decimal"
         raise fail(where, "one sign for decimals in a column", got, remedy)
-    numbers = [bool(COMMA.fullmatch(cell) or WHOLE.fullmatch(cell)) for cell in cells]
-    changed = lambda cell: cell.replace(".", "").replace(",", ".")
-    return [
-        changed(cell) if is_one else cell for cell, is_one in zip(cells, numbers, strict=True)
-    ], (*commas, "")[0]
+    to_point = lambda cell: cell.replace(".", "").replace(",", ".")
+    is_number = lambda cell: COMMA.fullmatch(cell) or WHOLE.fullmatch(cell)
+    new_cells = [to_point(cell) if is_number(cell) else cell for cell in cells]
+    return new_cells, commas[0] if commas else ""
 
 
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
 
 
 def have_decimal_commas(cells: Sequence[str]) -> bool:
-    """True where a cell has a comma that cannot divide thousands.
+    """True if a cell has a comma that cannot separate thousands.
 
     >>> have_decimal_commas(["1,5", "7"]), have_decimal_commas(["1,125", "7"])
     (True, False)
@@ -230,21 +228,19 @@ def have_decimal_commas(cells: Sequence[str]) -> bool:
 
 
 def doubtful_point(cells: Sequence[str]) -> str:
-    """The first number with a point, where each such number could as well have one between
-    thousands; else empty.
+    """The first number with a point, if in each such number the point may separate thousands; else
+    "".
 
     >>> doubtful_point(["1.125", "7"]), doubtful_point(["1.125", "7.5"])
     ('1.125', '')
     """
-    with_point = [
-        cell for cell in cells if "." in cell and (POINT.fullmatch(cell) or WHOLE.fullmatch(cell))
-    ]
+    is_number = lambda cell: POINT.fullmatch(cell) or WHOLE.fullmatch(cell)
+    with_point = [cell for cell in cells if "." in cell and is_number(cell)]
     return with_point[0] if with_point and all(map(WHOLE.fullmatch, with_point)) else ""
 
 
 def find_decimal_sign(columns: Iterable[Sequence[str]]) -> Decimal | None:
-    """The decimal sign of numbers that have a fraction written with a point; None where none
-    has."""
+    """The decimal sign of numbers: "." if one has a fraction written with a point, else None."""
     has_point = lambda cell: (
         POINT.fullmatch(cell) is not None and WHOLE.fullmatch(cell) is None and len(cell) > 1
     )
@@ -259,7 +255,7 @@ class SheetTable(NamedTuple):
       header: the names in the first row that is not empty.
       rows: the cells of the rows below it that are not empty, "" for an empty cell.
       numbers: the numbers of these rows, as the spreadsheet shows them.
-      line: that of the header.
+      line: the number of the header row.
     """
 
     header: list[str]
@@ -269,27 +265,25 @@ class SheetTable(NamedTuple):
 
 
 def read_sheet(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None) -> SheetTable:
-    """The wanted sheet. A note says which is read where there are several."""
-    found = open_sheet(path, dialect.sheet)
-    if found.name is None:
-        wanted = "a sheet" if dialect.sheet is None else f"a sheet {dialect.sheet!r}"
-        raise fail(
-            path, wanted, "none", f"pass sheet=...; {nearest(dialect.sheet or '', found.sheets)}"
-        )
-    if len(found.sheets) > 1 and dialect.sheet is None and notes is not None:
-        others = listed(found.sheets[1:])
+    """The wanted sheet. A note names it if there are several."""
+    sheet = open_sheet(path, dialect.sheet)
+    if sheet.name is None:
+        expected = "a sheet" if dialect.sheet is None else f"a sheet {dialect.sheet!r}"
+        remedy = f"pass sheet=...; {nearest(dialect.sheet or '', sheet.sheets)}"
+        raise fail(path, expected, "none", remedy)
+    if len(sheet.sheets) > 1 and dialect.sheet is None and notes is not None:
         notes.add(
-            f"The sheet {found.name!r} of {path.name} is read, and not {others}: set sheet for "
-            "another."
+            f"The sheet {sheet.name!r} of {path.name} is read, and not "
+            f"{listed(sheet.sheets[1:])}: set sheet for another."
         )
-    above = _num_comments(found.rows)
-    if above and notes is not None:
+    num_comments = _num_comments(sheet.rows)
+    if num_comments and notes is not None:
         notes.add(
             f"Rows of {path.name} above the header that begin with # are left out, as comments: "
-            f"{above}."
+            f"{num_comments}."
         )
-    rows = found.rows[above:]
-    numbers = found.numbers[above:]
+    rows = sheet.rows[num_comments:]
+    numbers = sheet.numbers[num_comments:]
     header = [column_name(str(cell).strip()) for cell in next(iter(rows), [])]
     line = next(iter(numbers), 1)
     _check_header(header, f"{path}, row {line}")
@@ -297,8 +291,7 @@ def read_sheet(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None)
 
 
 def _num_comments(rows: Sequence[Sequence[Any]]) -> int:
-    """The number of rows that stand above the header as comments: each has one cell, a text that
-    begins with #."""
+    """The number of comments above the header: rows with one cell, a text that begins with #."""
     is_comment = lambda row: (
         len([cell for cell in row if cell != ""]) == 1 and re.match(r"\s*#.", str(row[0]))
     )
@@ -307,70 +300,57 @@ def _num_comments(rows: Sequence[Sequence[Any]]) -> int:
 
 # --- checks ---------------------------------------------------------------------------------------
 def _rows(path: Path, reader, number: int, delimiter: str, lines_above: int) -> Rows:
-    """The rows with the number of the line on which each ends."""
+    """The rows, each with the number of the line on which it ends."""
     try:
         for row in reader:
+            line = lines_above + reader.line_num
             if any(cell.strip() for cell in row[number:]):
-                got = f"{len(row)}, the first too many being {row[number][:40]!r}"
-                remedy = (
-                    f'quote cells that hold {SEPARATORS[delimiter]}, as in "one, two", or correct '
-                    "the line"
-                )
-                if number == 1:
-                    title = (
-                        f"if line {lines_above + 1} is a title or a comment and not the names of "
-                        "columns, delete it"
-                    )
-                    remedy = f"{title}; else {remedy}"
-                raise fail(
-                    f"{path}:{lines_above + reader.line_num}",
-                    f"{number} cells, as in the header",
-                    got,
-                    remedy,
-                )
+                raise _long_row(path, line, row, number, delimiter, lines_above)
             if row:
-                yield lines_above + reader.line_num, row[:number]
+                yield line, row[:number]
     except csv.Error as error:
         raise _no_csv(path, lines_above + reader.line_num, error) from error
 
 
+def _long_row(
+    path: Path, line: int, row: list[str], number: int, delimiter: str, lines_above: int
+) -> ValueError:
+    """The error for a row with more cells than the header."""
+    got = f"{len(row)}, the first too many being {row[number][:40]!r}"
+    remedy = f'quote cells that hold {SEPARATORS[delimiter]}, as in "one, two", or correct the line'
+    if number == 1:
+        title = (
+            f"if line {lines_above + 1} is a title or a comment and not the names of columns, "
+            "delete it"
+        )
+        remedy = f"{title}; else {remedy}"
+    return fail(f"{path}:{line}", f"{number} cells, as in the header", got, remedy)
+
+
 def _no_csv(path: Path, line: int, error: csv.Error) -> ValueError:
+    where = f"{path}:{line}"
     if "new-line character" in str(error):
+        expected = "lines that end as in Windows or Unix"
         remedy = (
             "save it again with line ends as of Windows or Unix; of a cell with several lines "
             "quote all of it"
         )
-        return fail(
-            f"{path}:{line}",
-            "lines that end as in Windows or Unix",
-            "a line end of old Macs",
-            remedy,
-        )
-    return fail(
-        f"{path}:{line}", "CSV", str(error), "quote cells that hold commas, quotes or line ends"
-    )
+        return fail(where, expected, "a line end of old Macs", remedy)
+    return fail(where, "CSV", str(error), "quote cells that hold commas, quotes or line ends")
 
 
 def _check_header(header: list[str], where: str, delimiter: str = "") -> None:
-    expected, remedy = "a header line of distinct names", "write one"
+    expected = "a header line of distinct names"
     if not any(header):
-        raise fail(where, expected, "an empty line" if header else "nothing", remedy)
-    again = [name for place, name in enumerate(header) if name and name in header[:place]]
-    if again:
-        raise fail(
-            where,
-            expected,
-            f"{listed(again)} more than once",
-            "rename those columns, or remove them",
-        )
-    others = [
+        raise fail(where, expected, "an empty line" if header else "nothing", "write one")
+    repeated = [name for place, name in enumerate(header) if name and name in header[:place]]
+    if repeated:
+        got = f"{listed(repeated)} more than once"
+        raise fail(where, expected, got, "rename those columns, or remove them")
+    separators = [
         name for letter, name in SEPARATORS.items() if letter != delimiter and letter in header[0]
     ]
-    if delimiter and len(header) == 1 and others:
+    if delimiter and len(header) == 1 and separators:
+        expected = f"cells divided by {SEPARATORS[delimiter]}"
         remedy = "give every row as many cells as the header, or name what divides them: separator"
-        raise fail(
-            where,
-            f"cells divided by {SEPARATORS[delimiter]}",
-            f"one divided by {others[0]}",
-            remedy,
-        )
+        raise fail(where, expected, f"one divided by {separators[0]}", remedy)

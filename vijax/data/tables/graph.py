@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,9 +32,9 @@ class Graph:
 
     Attributes:
       columns: names of the nodes.
-      x: edges or counts from the node of the row to that of the column; NaN where a pair was not
-          observed.
-      directed: whether x need not be symmetric.
+      x: edges or counts from the node of the row to the node of the column; NaN for a pair that was
+        not observed.
+      directed: whether x may be asymmetric.
       notes: remarks for the user, such as on edges that are left out.
     """
 
@@ -48,13 +48,13 @@ class Graph:
 
     @property
     def pairs(self) -> Bool[np.ndarray, "N N"]:
-        """A mask of the observed pairs, each once: off the diagonal, and with i < j where the graph
-        is undirected."""
+        """A mask of the observed pairs, each once: off the diagonal, and in an undirected graph
+        with i < j."""
         size = len(self.columns)
-        once = (
-            ~np.eye(size, dtype=bool) if self.directed else np.triu(np.ones((size, size), bool), 1)
-        )
-        return once & np.isfinite(self.x)
+        is_pair = np.triu(np.ones((size, size), bool), 1)
+        if self.directed:
+            is_pair = ~np.eye(size, dtype=bool)
+        return is_pair & np.isfinite(self.x)
 
 
 class GraphChoice(NamedTuple):
@@ -63,10 +63,10 @@ class GraphChoice(NamedTuple):
     Attributes:
       source: column of the nodes at which edges begin.
       target: column of the nodes at which they end.
-      weight: column of their weights; where there is no such column all weights are 1.
-      directed: whether an edge from a to b is another than one from b to a.
+      weight: column of their weights; without such a column all weights are 1.
+      directed: whether an edge from a to b differs from one from b to a.
       counts: whether weights are counts, which add up; else a pair has an edge or none.
-      nodes: the nodes, where they are known already.
+      nodes: the nodes, if known.
     """
 
     source: str = "source"
@@ -80,17 +80,17 @@ class GraphChoice(NamedTuple):
 def make_graph(
     found: Columns, choice: GraphChoice, where: str, notes: Notes | None = None
 ) -> Graph:
-    """The graph of an edge list, if there are columns of its names, or else of a square matrix with
-    a column per node.
+    """The graph of an edge list, if the named columns exist, or else of a square matrix with a
+    column per node.
 
-    In an edge list a weight of 0 says that a pair has no edge, as a pair that is not listed; a
-    missing weight says that it was not observed. Edges of an undirected graph may be listed once or
-    in both directions.
+    In an edge list a pair with a weight of 0 has no edge, like a pair that is not listed; a pair
+    with a missing weight was not observed. Edges of an undirected graph may be listed once or in
+    both directions.
 
     Raises:
-      DataError: neither an edge list nor a square matrix; weights that are no edges or counts; a
-        matrix that is not symmetric, for an undirected graph; too many nodes, or other nodes than
-        the known ones.
+      DataError: neither an edge list nor a square matrix; weights that are no edges or counts; an
+        asymmetric matrix for an undirected graph; too many nodes, or other nodes than the known
+        ones.
 
     >>> found = {"source": np.array(["ann", "bob"], object), "target": np.array(["bob", "cy"], object)}
     >>> graph = make_graph(found, GraphChoice(), "an example")
@@ -101,13 +101,9 @@ def make_graph(
     is_list = choice.source in found and choice.target in found
     names, x = (_read_edges if is_list else _read_matrix)(found, choice, where, notes)
     if choice.nodes is not None and tuple(names) != choice.nodes:
-        other = [name for name in names if name not in choice.nodes] or list(names)
-        raise fail(
-            where,
-            f"the nodes of the run, {listed(choice.nodes, 3)}",
-            listed(other, 3),
-            "name them alike",
-        )
+        unknown = [name for name in names if name not in choice.nodes] or list(names)
+        expected = f"the nodes of the run, {listed(choice.nodes, 3)}"
+        raise fail(where, expected, listed(unknown, 3), "name them alike")
     np.fill_diagonal(x, 0.0)
     return Graph(tuple(names), x, choice.directed, notes.texts())
 
@@ -120,11 +116,11 @@ def _read_edges(
     for column in (choice.source, choice.target):
         words = said_missing(found, column)
         where_column = f"{where}, column {column!r}"
-        check_present(
-            found[column], "a node in every row", where_column, row_name(found), words=words
-        )
+        at = row_name(found)
+        check_present(found[column], "a node in every row", where_column, at, words=words)
         ends.append([name_of(value) for value in found[column].tolist()])
-    names = tuple(dict.fromkeys(name for pair in zip(*ends, strict=True) for name in pair))
+    pairs = zip(*ends, strict=True)
+    names = tuple(dict.fromkeys(name for pair in pairs for name in pair))
     if choice.nodes is not None and set(names) <= set(choice.nodes):
         names = choice.nodes
     _check_size(len(names), where)
@@ -133,8 +129,9 @@ def _read_edges(
     weights = _weights(found, choice, where)
     if (loops := rows == columns).any():
         notes.add(f"Edges from a node to itself are left out ({int(loops.sum())} such).")
-    kept = ~loops
-    return names, _matrix(rows[kept], columns[kept], weights[kept], len(names), choice)
+    is_edge = ~loops
+    x = _matrix(rows[is_edge], columns[is_edge], weights[is_edge], len(names), choice)
+    return names, x
 
 
 def _weights(found: Columns, choice: GraphChoice, where: str) -> Float[np.ndarray, " E"]:
@@ -154,11 +151,10 @@ def _matrix(
     size: int,
     choice: GraphChoice,
 ) -> Float[np.ndarray, "N N"]:
-    """Sums of weights by pair; a pair with a missing one is not observed."""
+    """Sums of weights by pair; a pair with a missing weight is not observed."""
     x = np.zeros((size, size))
     np.add.at(x, (rows, columns), weights)
-    both = not choice.directed and not np.array_equal(x, x.T, equal_nan=True)
-    if both:
+    if not choice.directed and not np.array_equal(x, x.T, equal_nan=True):
         x = x + x.T
     return x if choice.counts else np.minimum(x, 1.0)
 
@@ -176,39 +172,35 @@ def _read_matrix(
             f"an edge list, with the columns {choice.source!r} and {choice.target!r}, or a square "
             "matrix"
         )
-        raise fail(
-            where, expected, got, "name the columns of an edge list: data.source and data.target"
-        )
+        remedy = "name the columns of an edge list: data.source and data.target"
+        raise fail(where, expected, got, remedy)
     _check_size(len(names), where)
     if text and [name_of(value) for value in found[text[0]].tolist()] != names:
+        expected = f"rows in the order of the columns, {listed(names, 3)}"
         got = f"{listed(found[text[0]], 3)} in the column {text[0]!r}"
-        raise fail(
-            where,
-            f"rows in the order of the columns, {listed(names, 3)}",
-            got,
-            "bring them in one order",
-        )
+        raise fail(where, expected, got, "bring them in one order")
     x = np.stack([as_numbers(found[name]) for name in names], axis=1)
     off = np.where(np.eye(len(names), dtype=bool), 0.0, x)
-    _check_values(
-        off, choice, where, lambda place: f"between {names[place[0]]!r} and {names[place[1]]!r}"
-    )
+    between = lambda place: f"between {names[place[0]]!r} and {names[place[1]]!r}"
+    _check_values(off, choice, where, between)
     if not choice.directed and not np.array_equal(off, off.T, equal_nan=True):
         i, j = np.argwhere(~((off == off.T) | (np.isnan(off) & np.isnan(off.T))))[0]
         got = f"{x[i, j]:g} from {names[i]!r} to {names[j]!r} and {x[j, i]:g} back"
-        raise fail(
-            where, "a symmetric matrix", got, "fill in both halves, or set model.directed = true"
-        )
+        remedy = "fill in both halves, or set model.directed = true"
+        raise fail(where, "a symmetric matrix", got, remedy)
     return names, off
 
 
 # --- checks ---------------------------------------------------------------------------------------
-def _check_values(values: np.ndarray, choice: GraphChoice, where: str, place_of) -> None:
-    known = ~np.isnan(values)
-    whole = (values >= 0) & (values == np.round(values)) & np.isfinite(values)
-    bad = np.argwhere(known & ~(whole if choice.counts else np.isin(values, (0.0, 1.0))))
+def _check_values(
+    values: np.ndarray, choice: GraphChoice, where: str, place_name: Callable[[np.ndarray], str]
+) -> None:
+    is_valid = np.isin(values, (0.0, 1.0))
+    if choice.counts:
+        is_valid = (values >= 0) & (values == np.round(values)) & np.isfinite(values)
+    bad = np.argwhere(~np.isnan(values) & ~is_valid)
     if len(bad):
-        got = f"{values[tuple(bad[0])]:g} {place_of(bad[0])} ({len(bad)} such)"
+        got = f"{values[tuple(bad[0])]:g} {place_name(bad[0])} ({len(bad)} such)"
         expected = "counts 0, 1, 2, ..." if choice.counts else "edges, 0 or 1"
         remedy = "correct them" if choice.counts else 'of counts set model.edges = "poisson"'
         raise fail(where, expected, got, remedy)
@@ -223,13 +215,12 @@ def _check_size(number: int, where: str) -> None:
 # --- in two parts ---------------------------------------------------------------------------------
 def split_graph(graph: Graph, held_out: float, seed: int) -> tuple[Graph, Graph]:
     """Training and held-out parts, both with all nodes; each observed pair is held out with
-    probability `held_out`. Raises DataError: too few pairs to hold any out."""
+    probability `held_out`. Raises DataError if a part would be empty."""
     pairs = graph.pairs
     out = pairs & (held_out_generator(seed).random(pairs.shape) < held_out)
     check_parts(int(out.sum()), int(pairs.sum()), held_out, "pairs")
     if not graph.directed:
         out = out | out.T
+    train = np.where(out, np.nan, graph.x)
     test = np.where(out, graph.x, np.nan)
-    return dataclasses.replace(graph, x=np.where(out, np.nan, graph.x)), dataclasses.replace(
-        graph, x=test
-    )
+    return dataclasses.replace(graph, x=train), dataclasses.replace(graph, x=test)

@@ -1,9 +1,9 @@
-"""The order of rows in time: the columns that number or date them, and how rows stand by these.
+"""The order of rows in time: the columns that number or date the rows, and the rows sorted by them.
 
 A time is no observation: a model of sequences that reads it as one finds states "early" and "late".
-So a column that numbers or dates the rows within their groups is found by its name, by its dates or
-because it counts; it orders the rows, and is not modelled unless it is asked for. What was found on
-the training rows is kept as an `Order`, and new rows are ordered by it."""
+So a column that numbers or dates the rows within their groups is recognised by its name, by its
+dates or because it counts; it orders the rows, and is not modelled unless the user names it. The
+columns found on the training rows are stored as an `Order`, by which new rows are ordered."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from vijax.data.tables.time_names import part_of_date
 
 
 class MissingTimes(DataError):
-    """Rows lack the time that orders the others."""
+    """Rows lack the time that orders the other rows."""
 
     def __init__(self, message: str, name: str, missing: Bool[np.ndarray, " N"]):
         super().__init__(message)
@@ -59,12 +59,12 @@ def _rank(numbers: Sequence[np.ndarray]) -> np.ndarray:
 
 
 class SearchedTable(NamedTuple):
-    """A table in which an order is looked for.
+    """A table that is searched for an order.
 
     Attributes:
       table: all columns.
       rows: the rows in their groups.
-      apart: names of columns that are something else, such as the target.
+      apart: names of columns with another role, such as the target.
       where: names the file in errors.
       at: names a row in errors.
       group: name of the column of groups.
@@ -92,18 +92,17 @@ def find_order(
 
     Args:
       table: all columns.
-      groups: the group of each row; None where all rows are one.
-      apart: names of columns that are something else, such as the target.
-      columns: the columns to model, where they are named; None for all of numbers.
+      groups: the group of each row; None if all rows are one group.
+      apart: names of columns with another role, such as the target.
+      columns: the columns to model, if they are named; None for all columns of numbers.
       where: names the file in errors.
       at: names a row in errors.
-      notes: where remarks are added.
+      notes: gets remarks.
       group: name of the column of groups.
 
     Raises:
-      DataError: rows of one group share a time, and do not stand in its order; two orders are as
-        likely; or a column of times, and no other, orders the rows, and has a cell that cannot be
-        read.
+      DataError: rows of one group share a time, and are not in its order; two orders are equally
+        likely; or the only column that may order the rows has a cell that cannot be read.
       MissingTimes: rows lack a time.
 
     >>> table = {"time": np.array([2.0, 1.0, 3.0]), "x": np.array([0.5, 0.1, 0.3])}
@@ -114,84 +113,86 @@ def find_order(
     rows = GroupedRows(groups, len(next(iter(table.values()), ())))
     searched = SearchedTable(table, rows, tuple(apart), where, at, group)
     named = frozenset(columns or ())
-    times: list[TimeColumn] = []
-    for name in table:
-        column = None if name in apart else as_time_column(name, table[name], rows)
-        if column is not None and (
-            name not in named or column.kind in ("date", "clock", "part", "step")
-        ):
-            times.append(column)
-    whole = [column for column in times if np.isfinite(column.numbers).all()]
-    chosen = _choose_trial(whole, rows, where)
-    unread = [
-        fault for name in table if name not in apart and (fault := unread_times(name, table[name]))
-    ]
-    if chosen is None:
+    others = [name for name in table if name not in apart]
+    times = _time_columns(table, others, named, rows)
+    complete = [column for column in times if np.isfinite(column.numbers).all()]
+    trial = _choose_trial(complete, rows, where)
+    unread = [fault for name in others if (fault := unread_times(name, table[name]))]
+    if trial is None:
         _refuse_unread(unread, searched)
         _refuse_no_order(times, searched)
     _say_unread(unread, searched, notes)
-    if chosen is None:
+    if trial is None:
         constant = [c.name for c in times if c.kind in ("date", "clock") and c.name not in named]
         if constant:
             notes.add(
                 f"{listed(constant)} is the same in all rows of a sequence, and is not modelled."
             )
         return RowsInTime(None, tuple(constant))
-    chosen = _with_constant_parts(chosen, whole)
-    _check_midnight(chosen, searched)
-    _say_short_years(chosen, table, notes)
-    left_out, counting = _unmodelled_columns(whole, rows, chosen)
+    trial = _with_constant_parts(trial, complete)
+    _check_midnight(trial, searched)
+    _say_short_years(trial, table, notes)
+    left_out, counting = _unmodelled_columns(complete, rows, trial)
     out = tuple(name for name in table if name in left_out | counting and name not in named)
-    return RowsInTime(
-        _time_rows(chosen.columns), out, tuple(name for name in out if name in counting)
-    )
+    only_counting = tuple(name for name in out if name in counting)
+    return RowsInTime(_time_rows(trial.columns), out, only_counting)
+
+
+def _time_columns(
+    table: Columns, names: Sequence[str], named: frozenset[str], rows: GroupedRows
+) -> list[TimeColumn]:
+    """The columns that may order rows; a column that the user models only if its name is one of
+    times."""
+    times: list[TimeColumn] = []
+    for name in names:
+        column = as_time_column(name, table[name], rows)
+        if column is None:
+            continue
+        if name not in named or column.kind in ("date", "clock", "part", "step"):
+            times.append(column)
+    return times
 
 
 def _choose_trial(known: Sequence[TimeColumn], rows: GroupedRows, where: str) -> Trial | None:
-    """The columns that order the rows; None where there are none."""
-    of = lambda *kinds: [Trial((c,)) for c in known if c.kind in kinds]
-    years = [Trial((c,)) for c in known if c.kind == "part" and part_of_date(c.name) == "year"]
-    parts = [
-        Trial((_alone(c, rows),))
-        for c in known
-        if c.kind == "part" and part_of_date(c.name) != "year"
-    ]
+    """The columns that order the rows; None if none do."""
+    of_kinds = lambda *kinds: [Trial((c,)) for c in known if c.kind in kinds]
+    is_year = lambda c: part_of_date(c.name) == "year"
+    years = [Trial((c,)) for c in known if c.kind == "part" and is_year(c)]
+    parts = [Trial((_unwrap(c, rows),)) for c in known if c.kind == "part" and not is_year(c)]
+    dates_first = [*of_kinds("date"), *of_kinds("clock")]
+    steps = of_kinds("step")
     composites = _composites(known)
-    if not rows.inside.any():  # rows that follow no other have an order in any case
-        return next(iter([*of("date"), *of("clock"), *of("step")]), None)
-    clocks = [*of("date"), *of("clock"), *of("step"), *years, *composites, *parts, *of("word")]
-    for trial in clocks:
+    if not rows.inside.any():  # groups of one row have an order in any case
+        return next(iter([*dates_first, *steps]), None)
+    for trial in [*dates_first, *steps, *years, *composites, *parts, *of_kinds("word")]:
         if rows.rises(trial.rank):
             return trial
-    # With a file in another order only names that leave no doubt count.
+    # If the file is in another order, only names that leave no doubt count.
     certain = [trial for trial in composites if _is_dated(trial)]
     doubtful = [trial for trial in composites if not _is_dated(trial)]
-    for trial in [*of("date"), *certain]:
+    for trial in [*of_kinds("date"), *certain]:
         if rows.tells_apart(trial.rank):
             return trial
-    apart = [
-        trial
-        for trial in [*of("clock"), *of("step"), *years, *doubtful, *parts]
-        if rows.tells_apart(trial.rank)
-    ]
-    if apart:
-        _check_agree(apart, rows, where)
-        return apart[0]
-    for trial in [*of("date"), *of("clock")]:
+    candidates = [*of_kinds("clock"), *steps, *years, *doubtful, *parts]
+    distinct = [trial for trial in candidates if rows.tells_apart(trial.rank)]
+    if distinct:
+        _check_agree(distinct, rows, where)
+        return distinct[0]
+    for trial in dates_first:
         if rows.never_falls(trial.rank):
             return trial
     return _counter(known, rows)
 
 
-def _alone(column: TimeColumn, rows: GroupedRows) -> TimeColumn:
-    """The column as one that orders the rows by itself: times of the day go on over midnight."""
+def _unwrap(column: TimeColumn, rows: GroupedRows) -> TimeColumn:
+    """The column as the only one that orders the rows: times of the day continue after midnight."""
     if column.format != dates.TIME_OF_DAY:
         return column
     return column._replace(numbers=rows.unwrap_midnight(column.numbers))
 
 
 def _composites(known: Sequence[TimeColumn]) -> list[Trial]:
-    """All parts of a date, or dates and the time of the day, as one; none where there are not two
+    """All parts of a date, or dates and the time of the day, as one trial; [] with fewer than two
     of them."""
     parts = [c for c in known if c.kind in ("date", "part", "clock") and np.ptp(c.numbers) > 0]
     parts.sort(key=lambda c: c.coarseness)
@@ -199,36 +200,36 @@ def _composites(known: Sequence[TimeColumn]) -> list[Trial]:
 
 
 def _with_constant_parts(chosen: Trial, known: Sequence[TimeColumn]) -> Trial:
-    """The order with coarser parts of the date before it which training has once: a later table may
-    have two years."""
+    """The trial, preceded by coarser parts of the date that are constant in training: a later table
+    may have two years."""
     of_date = ("date", "part", "clock")
     if any(c.kind not in of_date for c in chosen.columns):
         return chosen
     coarsest = min(c.coarseness for c in chosen.columns)
     names = {c.name for c in chosen.columns}
-    others = [
+    constant = [
         c
         for c in known
         if c.kind in ("date", "part") and c.name not in names and np.ptp(c.numbers) == 0
     ]
-    coarser = sorted((c for c in others if c.coarseness < coarsest), key=lambda c: c.coarseness)
+    coarser = sorted((c for c in constant if c.coarseness < coarsest), key=lambda c: c.coarseness)
     return Trial((*coarser, *chosen.columns)) if coarser else chosen
 
 
 def _is_dated(trial: Trial) -> bool:
-    """True where the coarsest part is a date or a year."""
+    """True if the coarsest part is a date or a year."""
     first = trial.columns[0]
     return first.kind == "date" or part_of_date(first.name) == "year"
 
 
 def _check_agree(trials: Sequence[Trial], rows: GroupedRows, where: str) -> None:
-    """Raises a DataError where columns order the rows in different ways."""
-    places = [np.lexsort((trial.rank, rows.groups)) for trial in trials]
-    for trial, order in zip(trials[1:], places[1:], strict=True):
-        if np.array_equal(order, places[0]):
+    """Raises a DataError if columns order the rows in different ways."""
+    orders = [np.lexsort((trial.rank, rows.groups)) for trial in trials]
+    for trial, order in zip(trials[1:], orders[1:], strict=True):
+        if np.array_equal(order, orders[0]):
             continue
-        names = [listed(c.name for c in one.columns) for one in (trials[0], trial)]
-        words = [", ".join(f'"{c.name}"' for c in one.columns) for one in (trials[0], trial)]
+        names = [listed(c.name for c in each.columns) for each in (trials[0], trial)]
+        words = [", ".join(f'"{c.name}"' for c in each.columns) for each in (trials[0], trial)]
         remedy = (
             f"name the one that orders them, as in --set 'data.order=[{words[1]}]' or "
             f"'data.order=[{words[0]}]'"
@@ -252,8 +253,7 @@ def _counter(known: Sequence[TimeColumn], rows: GroupedRows) -> Trial | None:
 def _unmodelled_columns(
     known: Sequence[TimeColumn], rows: GroupedRows, chosen: Trial
 ) -> tuple[set[str], set[str]]:
-    """The columns that say no more than when, or which, a row is: by their names, and by their
-    numbers alone."""
+    """The names of columns that only tell when a row is, and of those that only count the rows."""
     out = {c.name for c in chosen.columns}
     counting: set[str] = set()
     by_time = any(c.kind in ("date", "clock", "step", "part", "word") for c in chosen.columns)
@@ -271,23 +271,19 @@ def _unmodelled_columns(
 
 
 def _refuse_unread(unread: Sequence[UnreadTimes], searched: SearchedTable) -> None:
-    """Raises a DataError where nothing orders the rows but a column of times with cells that cannot
-    be read."""
+    """Raises a DataError if the only column that could order the rows has times that cannot be
+    read."""
     certain = [fault for fault in unread if fault.is_certain]
     if not certain or not searched.rows.inside.any():
         return
     fault = certain[0]
+    expected = f"times of one format in column {fault.name!r}"
     remedy = f"{WRITE_DATES}; or {_as_they_lie(searched.table, (*searched.apart, fault.name))}"
-    raise fail(
-        searched.where,
-        f"times of one format in column {fault.name!r}",
-        fault.cells_text(searched.at),
-        remedy,
-    )
+    raise fail(searched.where, expected, fault.cells_text(searched.at), remedy)
 
 
 def _refuse_no_order(times: Sequence[TimeColumn], searched: SearchedTable) -> None:
-    """Raises a DataError where a column is one of times and still orders nothing."""
+    """Raises a DataError if a column of times does not order the rows."""
     clocks = [column for column in times if column.kind in ("date", "clock")]
     if not clocks or len(searched.rows.groups) < 2:
         return
@@ -312,26 +308,25 @@ def _missing_times(
 
 
 def _shared_times_error(name: str, numbers: np.ndarray, searched: SearchedTable) -> DataError:
-    """The error for rows of one group that share a time, and do not stand in its order."""
-    table = searched.table
+    """The error for rows of one group that share a time, and are not in its order."""
     rows = searched.rows
-    at = searched.at
     order = np.lexsort((numbers, rows.groups))
     twice = np.flatnonzero((np.diff(numbers[order]) == 0) & rows.inside)
     first, second = sorted((int(order[twice[0]]), int(order[twice[0] + 1])))
-    inside = f"rows of one {searched.group!r}" if searched.group else "rows of one sequence"
-    got = f"the same in {at(first)} and {at(second)} ({len(twice)} such)"
+    row_text = f"rows of one {searched.group!r}" if searched.group else "rows of one sequence"
+    got = f"the same in {searched.at(first)} and {searched.at(second)} ({len(twice)} such)"
     apart = (*searched.apart, name)
-    remedies = [_as_they_lie(table, apart)]
-    if searched.group is None and (other := _grouping(table, numbers, apart)) is not None:
-        remedies.insert(0, f"name the column of sequences, --set data.group={other}")
-    return fail(
-        searched.where, f"different times ({name!r}) in {inside}", got, "; or ".join(remedies)
-    )
+    remedies = [_as_they_lie(searched.table, apart)]
+    if searched.group is None:
+        grouping = _grouping(searched.table, numbers, apart)
+        if grouping is not None:
+            remedies.insert(0, f"name the column of sequences, --set data.group={grouping}")
+    expected = f"different times ({name!r}) in {row_text}"
+    return fail(searched.where, expected, got, "; or ".join(remedies))
 
 
 def _check_midnight(chosen: Trial, searched: SearchedTable) -> None:
-    """Raises a DataError where times of the day alone order the rows, and seem to go over
+    """Raises a DataError if only times of the day order the rows, and they seem to pass
     midnight."""
     column = chosen.columns[0]
     rows = searched.rows
@@ -339,10 +334,8 @@ def _check_midnight(chosen: Trial, searched: SearchedTable) -> None:
         return
     if not rows.leave_the_night(column.numbers):
         return
-    first, last = (
-        dates.format_date(number, column.format)
-        for number in (column.numbers.min(), column.numbers.max())
-    )
+    first = dates.format_date(column.numbers.min(), column.format)
+    last = dates.format_date(column.numbers.max(), column.format)
     got = (
         f"{first} to {last} with no row in twelve hours between, as of a night, and rows in "
         "another order than this"
@@ -360,20 +353,19 @@ def _as_they_lie(table: Columns, apart: Sequence[str | None]) -> str:
 
 
 def _grouping(table: Columns, numbers: np.ndarray, apart: Sequence[str | None]) -> str | None:
-    """A column within whose values no two rows share a time."""
+    """A column such that no two rows with the same value in it share a time."""
     for name, values in table.items():
         if name in apart:
             continue
         codes = np.unique([str(value) for value in values.tolist()], return_inverse=True)[1]
-        if 1 < codes.max() + 1 <= len(values) / 2 and GroupedRows(codes, len(values)).tells_apart(
-            numbers
-        ):
+        is_grouping = 1 < codes.max() + 1 <= len(values) / 2
+        if is_grouping and GroupedRows(codes, len(values)).tells_apart(numbers):
             return name
     return None
 
 
 def _say_unread(unread: Sequence[UnreadTimes], searched: SearchedTable, notes: Notes) -> None:
-    """Notes columns that look like times, and do not order the rows because of cells that cannot be
+    """Notes columns that look like times, but do not order the rows as some cells cannot be
     read."""
     for fault in unread:
         notes.add(
@@ -389,7 +381,7 @@ def _say_unread(unread: Sequence[UnreadTimes], searched: SearchedTable, notes: N
 
 
 def _say_short_years(chosen: Trial, table: Columns, notes: Notes) -> None:
-    """Notes years of two digits, whose century is a guess."""
+    """Notes years of two digits, whose century is guessed."""
     for column in chosen.columns:
         cells = [str(value) for value in table[column.name]]
         if dates.have_short_years(cells, column.format):
@@ -408,20 +400,20 @@ def order_rows(
     at: RowName,
     group: str | None = None,
 ) -> TimedRows:
-    """Rows by columns that are known to order them.
+    """The rows by columns that are known to order them.
 
     Args:
       table: all columns.
       order: the order that was found on the training rows; or names of columns, whose formats are
-          found.
-      groups: the group of each row; None where all rows are one.
+        found.
+      groups: the group of each row; None if all rows are one group.
       where: names the file in errors.
       at: names a row in errors.
       group: name of the column of groups.
 
     Raises:
-      DataError: a time is missing or cannot be read; rows of one group share a time, and do not
-          stand in its order.
+      DataError: a time is missing or cannot be read; rows of one group share a time, and are not in
+        its order.
     """
     rows = GroupedRows(groups, len(next(iter(table.values()), ())))
     columns = order.columns if isinstance(order, Order) else tuple(order)
@@ -432,7 +424,7 @@ def order_rows(
         for name, form in zip(columns, formats, strict=True)
     ]
     if len(times) == 1:
-        times = [_alone(times[0], rows)]
+        times = [_unwrap(times[0], rows)]
         _check_midnight(Trial(tuple(times)), searched)
     timed = _time_rows(times)
     has_neighbours = bool(rows.inside.any())
@@ -444,7 +436,7 @@ def order_rows(
 def _formats(
     table: Columns, order: Order | Sequence[str], where: str, at: RowName
 ) -> tuple[str, ...]:
-    """The ways in which the columns of an order are written."""
+    """The formats of the columns of an order."""
     if isinstance(order, Order):
         return order.formats
     return tuple(find_format(table[name], name, where, at) for name in order)
@@ -456,13 +448,11 @@ def _time_rows(columns: Sequence[TimeColumn]) -> TimedRows:
     rank = _rank([c.numbers for c in columns])
     first = columns[0]
     if len(columns) == 1:
-        in_months = first.format in dates.IN_MONTHS
+        unit = "second"
         if first.format in (NUMBER, dates.MONTH):
             unit = ""
-        elif in_months:
+        elif first.format in dates.IN_MONTHS:
             unit = "month"
-        else:
-            unit = "second"
         return TimedRows(order, rank, first.numbers, unit)
     parts = [part_of_date(c.name) for c in columns]
     if parts == ["year", "month"]:

@@ -1,5 +1,4 @@
-"""Rows in time: the columns that order them, their places, and what is true of numbers along
-them."""
+"""Rows in time: the columns that order them, their places, and properties of numbers along them."""
 
 from __future__ import annotations
 
@@ -9,13 +8,14 @@ import numpy as np
 from jaxtyping import Int, Real
 
 DAY = 86400.0
-"""Seconds of a day."""
+"""Seconds in a day."""
 HALF_DAY = DAY / 2
 NUMBER = "number"
 """The format of a column of numbers."""
-FEWEST_EVEN, FEWEST_COUNTED = 3, 8
-"""Steps from which on a column without a telling name is one that counts: in the order of the file,
-in another."""
+FEWEST_EVEN = 3
+FEWEST_COUNTED = 8
+"""Least number of steps by which a column without a telling name is taken for one that counts: in
+the order of the file, and in another."""
 
 
 class Order(NamedTuple):
@@ -23,8 +23,8 @@ class Order(NamedTuple):
 
     Attributes:
       columns: their names.
-      formats: how each of them is written: "number", or a format of dates
-          (`vijax.data.tables.dates.FORMATS`).
+      formats: the format of each: "number", or a format of dates
+        (`vijax.data.tables.dates.FORMATS`).
     """
 
     columns: tuple[str, ...]
@@ -37,10 +37,10 @@ class TimedRows(NamedTuple):
     Attributes:
       order: the columns that order them.
       rank: the place of each row among the different times, from 0; rows of one time share it.
-      times: the time of each row as a number, as an integer where floats do not hold it; None where
-        several columns make no one number.
-      unit: the unit of `times`: "" of the column's own numbers, "second" since 1970 or "month"
-          since year 0.
+      times: the time of each row as a number, as an integer if floats do not hold it; None if
+        several columns make no single number.
+      unit: the unit of `times`: "" for the column's own numbers, "second" since 1970 or "month"
+        since year 0.
     """
 
     order: Order
@@ -50,13 +50,12 @@ class TimedRows(NamedTuple):
 
 
 class RowsInTime(NamedTuple):
-    """The order of rows, as it was found out.
+    """The order of rows, as it was found.
 
     Attributes:
-      timed: the rows by their order; None where nothing orders them.
+      timed: the rows by their order; None if nothing orders them.
       left_out: columns that number or date the rows, and so are not modelled.
-      counting: those of them that are left out for no other reason than that they count, and order
-          no rows.
+      counting: columns of `left_out` that only count the rows, and do not order them.
     """
 
     timed: TimedRows | None
@@ -65,42 +64,41 @@ class RowsInTime(NamedTuple):
 
 
 class GroupedRows:
-    """Rows in groups, and what is true of numbers along them."""
+    """Rows in groups, and properties of numbers along them."""
 
     def __init__(self, groups: Int[np.ndarray, " N"] | None, size: int):
         self.groups = np.zeros(size, int) if groups is None else groups
         self.by_group = np.argsort(self.groups, kind="stable")
         sorted_groups = self.groups[self.by_group]
-        self.inside = sorted_groups[1:] == sorted_groups[:-1]  # pairs of neighbours in one group
+        self.inside = sorted_groups[1:] == sorted_groups[:-1]  # neighbours in one group
 
     def steps(self, numbers: np.ndarray) -> np.ndarray:
         """Differences from row to row of one group, in the order of the file."""
         return np.diff(numbers[self.by_group])[self.inside]
 
     def sorted_steps(self, numbers: np.ndarray) -> np.ndarray:
-        """The same, where the rows of each group are sorted by these numbers."""
+        """The same differences, with the rows of each group sorted by these numbers."""
         order = np.lexsort((numbers, self.groups))
         return np.diff(numbers[order])[self.inside]
 
     def rises(self, numbers: np.ndarray) -> bool:
-        """True where the rows of each group stand in this order, and no two of them share a
-        number."""
+        """True if the numbers rise strictly along the rows of each group."""
         steps = self.steps(numbers)
         return bool(len(steps) and np.all(steps > 0))
 
     def never_falls(self, numbers: np.ndarray) -> bool:
-        """True where the rows of each group stand in this order, though some share a number."""
+        """True if the numbers never fall along the rows of each group, and rise somewhere."""
         steps = self.steps(numbers)
         return bool(len(steps) and np.all(steps >= 0) and np.any(steps > 0))
 
     def tells_apart(self, numbers: np.ndarray) -> bool:
-        """True where no two rows of a group share a number."""
+        """True if no two rows of a group share a number."""
         steps = self.sorted_steps(numbers)
         return bool(len(steps) and np.all(steps > 0))
 
     def unwrap_midnight(self, seconds: np.ndarray) -> np.ndarray:
-        """Times of the day with a day added after each fall of more than half a day, where the rows
-        of each group then stand in their order; else as they are.
+        """Times of the day, with a day added after each fall of more than half a day, if the rows
+        of each group then are in order; else unchanged.
 
         >>> GroupedRows(None, 3).unwrap_midnight(np.array([86000.0, 100.0, 200.0])).tolist()
         [86000.0, 86500.0, 86600.0]
@@ -118,15 +116,14 @@ class GroupedRows:
         return unwrapped
 
     def leave_the_night(self, seconds: np.ndarray) -> bool:
-        """True where times of the day lie about midnight: none within some twelve hours of the day,
-        and less than that between the last and the first of the day."""
+        """True if times of the day lie about midnight: none in some twelve hours of the day, and a
+        shorter gap between the last and the first time of the day."""
         order = np.lexsort((seconds, self.groups))
         steps = np.diff(seconds[order])[self.inside]
         return bool(len(steps) > 2 and steps.max() > HALF_DAY)
 
     def counts(self, numbers: np.ndarray) -> bool:
-        """True of whole numbers that go up by one within each group, or rise evenly from row to
-        row."""
+        """True for whole numbers that rise by one within each group, or evenly from row to row."""
         steps = self.steps(numbers)
         if len(steps) < FEWEST_EVEN:
             return False
@@ -136,6 +133,6 @@ class GroupedRows:
         if len(steps) < FEWEST_COUNTED or np.any(numbers != np.floor(numbers)):
             return False
         first_group = numbers[self.groups == self.groups[0]]
-        if np.ptp(first_group) != len(first_group) - 1:  # spares most columns the sorting
+        if np.ptp(first_group) != len(first_group) - 1:  # so that most columns are not sorted
             return False
         return bool(np.all(self.sorted_steps(numbers) == 1))

@@ -1,8 +1,8 @@
 """The program that reads a sheet of a spreadsheet in a process of its own;
 `vijax.data.tables.sheets` starts it.
 
-The library of spreadsheets takes memory for every cell between the first and the last, and ends its
-process where there is not as much. Here that process is this one. It gets a limit, imports nothing
+The library of spreadsheets allocates memory for every cell between the first and the last, and ends
+its process if there is not enough. Here that process is this one. It gets a limit, imports nothing
 of vijax, and writes JSON lines:
 
     {"sheets": [...], "sheet": name or null}      all sheets, and the one that is read
@@ -24,12 +24,14 @@ from typing import Any
 
 ROWS = 256
 """Rows in a line."""
-MEMORY, DAMAGED = 3, 4
-"""Exit codes: no memory is left below the limit; the library cannot read the file."""
+MEMORY = 3
+"""Exit code: no memory is left below the limit."""
+DAMAGED = 4
+"""Exit code: the library cannot read the file."""
 
 
 def limit_memory(number: int) -> None:
-    """Lets this process have so many bytes at most, and leave no picture of its memory when it
+    """Limits this process to `number` bytes of memory, and keeps it from dumping its memory when it
     ends."""
     import resource
 
@@ -39,7 +41,7 @@ def limit_memory(number: int) -> None:
 
 
 def as_json(cell: Any) -> list:
-    """A cell that JSON has no word for, a date or time, as a list.
+    """A cell that JSON has no type for, a date or time, as a list.
 
     >>> as_json(datetime.date(2020, 2, 29))
     ['date', '2020-02-29']
@@ -72,39 +74,38 @@ def write_sheet(path: str, wanted: str | None, out: Any) -> None:
         try:
             path.encode()
             book = stack.enter_context(python_calamine.CalamineWorkbook.from_path(path))
-        except (
-            UnicodeEncodeError
-        ):  # bytes that are no text, of which the library would look for another file
+        except UnicodeEncodeError:
+            # The library would look for another file: the name has bytes that are no text.
             file = stack.enter_context(open(path, "rb"))
             book = stack.enter_context(python_calamine.CalamineWorkbook.from_filelike(file))
         names = list(book.sheet_names)
-        sheet = wanted if wanted is not None else next(iter(names), None)
-        say({"sheets": names, "sheet": sheet if sheet in names else None})
-        found = book.get_sheet_by_name(sheet) if sheet in names else None
-        rows = [] if found is None else found.to_python()
-        # The library leaves out what lies above the first cell that holds something.
-        above = found.start[0] if found is not None and found.start is not None else 0
-    written = 0
-    some: list[list[Any]] = []
+        name = wanted if wanted is not None else next(iter(names), None)
+        say({"sheets": names, "sheet": name if name in names else None})
+        sheet = book.get_sheet_by_name(name) if name in names else None
+        rows = [] if sheet is None else sheet.to_python()
+        # The library leaves out the rows above the first filled cell.
+        above = sheet.start[0] if sheet is not None and sheet.start is not None else 0
+    num_written = 0
+    block: list[list[Any]] = []
     numbers: list[int] = []
 
     def write() -> None:
         say({"numbers": numbers})
-        say(some)
+        say(block)
 
     for number, row in enumerate(rows, above + 1):
         while row and row[-1] == "":
             row.pop()
         if row:
-            some.append(row)
+            block.append(row)
             numbers.append(number)
-        if len(some) == ROWS:
+        if len(block) == ROWS:
             write()
-            written += ROWS
-            some = []
+            num_written += ROWS
+            block = []
             numbers = []
     write()
-    say({"rows": written + len(some)})
+    say({"rows": num_written + len(block)})
 
 
 def main(library: str, most_bytes: str, path: str, wanted: str) -> int:
@@ -127,9 +128,8 @@ def main(library: str, most_bytes: str, path: str, wanted: str) -> int:
     except BrokenPipeError:
         return DAMAGED
     except Exception as error:
-        out.write(
-            json.dumps({"error": str(error).strip() or type(error).__name__}).encode() + b"\n"
-        )
+        text = json.dumps({"error": str(error).strip() or type(error).__name__})
+        out.write(text.encode() + b"\n")
         return DAMAGED
     out.flush()
     return 0

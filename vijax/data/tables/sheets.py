@@ -1,6 +1,6 @@
-"""Sheets of spreadsheets, read in a process of its own that may have so much memory and no more.
+"""Sheets of spreadsheets, read in a process of its own with limited memory.
 
-The library that reads them ends its process where a file asks for more memory than there is; and a
+The library that reads them ends its process if a file asks for more memory than there is; and a
 file of 1 kB can ask for 512 GiB, by one cell in the last row and column. So no file can end the
 process of the user."""
 
@@ -24,20 +24,19 @@ from vijax.extras import require_extra
 from vijax.memory import GIB, free_bytes, size_text
 
 CAN_LIMIT = sys.platform == "linux"
-"""Whether the system keeps a process below a limit of its memory."""
+"""Whether the system can limit the memory of a process."""
 SHARE = 0.8
 """Share of the free memory that reading a sheet may take."""
 LEAST_BYTES = GIB
 """Memory that any file may take."""
 STARTED_BYTES = GIB // 2
-"""Memory without which the other process cannot begin."""
+"""Memory that the other process needs to start."""
 BYTES_PER_BYTE = 32
-"""Memory that may be taken for each byte of a sheet when it is unpacked. A cell is 15 bytes at the
-least."""
+"""Memory that each byte of an unpacked sheet may take. A cell has at least 15 bytes."""
 CELL_BYTES = 64
-"""Memory that a cell takes, an empty one too."""
+"""Memory that a cell takes, also an empty one."""
 BOMB = 200
-"""Bytes that one byte of a zipped file may become where it becomes more than `LEAST_BYTES`."""
+"""Bytes to which a byte of a zipped file may expand, if the file exceeds `LEAST_BYTES`."""
 SAVE_AGAIN = "save it again, or save the sheet as CSV"
 
 
@@ -46,8 +45,8 @@ class Sheet(NamedTuple):
 
     Attributes:
       sheets: the names of all sheets of the file.
-      name: the name of this one; None where there is none of the wanted name.
-      rows: the rows that are not empty, of one length, "" standing for an empty cell.
+      name: the name of this one; None if the file has no sheet of the wanted name.
+      rows: the rows that are not empty, of one length, "" for an empty cell.
       numbers: the number of each row, as spreadsheets show it.
     """
 
@@ -61,89 +60,85 @@ def open_sheet(path: Path, wanted: str | None = None) -> Sheet:
     """The wanted sheet of a spreadsheet, or the first.
 
     Raises:
-      DataError: it is no spreadsheet; its cells lie so far apart, or unpack to so much, that they
-          do not fit in memory.
+      DataError: it is no spreadsheet; or its cells lie so far apart, or unpack to so much, that
+        they do not fit in memory.
     """
     check_regular(path)
     library = require_extra("python_calamine", "excel")
     sizes = file_sizes(path)
     check_unpacked_size(path, sizes)
     most_bytes = most_memory(sizes)
-    can_start = bool(sys.executable) and not getattr(
-        sys, "frozen", False
-    )  # a frozen program would start itself
+    # A frozen program would start itself.
+    can_start = bool(sys.executable) and not getattr(sys, "frozen", False)
     if not (CAN_LIMIT and can_start):
         _check_extent(path, most_bytes, sizes.unpacked)
     if not can_start:
         return _read_here(path, wanted)
     folder = str(Path(str(library.__file__)).resolve().parents[1])
     arguments = [folder, str(most_bytes if CAN_LIMIT else 0), str(path), json.dumps(wanted)]
-    with tempfile.TemporaryFile() as said, _start_process(arguments, said) as process:
-        found = _read(process.stdout)
+    with tempfile.TemporaryFile() as errors, _start_process(arguments, errors) as process:
+        output = _read(process.stdout)
         code = process.wait()
-        said.seek(0)
-        last = said.read(2000).decode(errors="replace").strip()
-    if code == 0 and found.whole:
-        return Sheet(found.sheets, found.name, _pad_rows(found.rows), found.numbers)
-    if code == sheet_process.DAMAGED and found.error is not None:
+        errors.seek(0)
+        message = errors.read(2000).decode(errors="replace").strip()
+    if code == 0 and output.is_complete:
+        return output.sheet()
+    raise _process_error(path, code, output, message, most_bytes)
+
+
+def _process_error(
+    path: Path, code: int, output: _Output, message: str, most_bytes: int
+) -> DataError:
+    """The error for a sheet that the other process could not read; raises one that names the extent
+    of the sheet, if that is too large."""
+    if code == sheet_process.DAMAGED and output.error is not None:
         _check_extent(path, most_bytes)
-        raise fail(
-            path,
-            "a whole spreadsheet",
-            f"an unreadable one ({_first_line(found.error)})",
-            SAVE_AGAIN,
-        )
+        got = f"an unreadable one ({_first_line(output.error)})"
+        return fail(path, "a whole spreadsheet", got, SAVE_AGAIN)
     if code == sheet_process.MEMORY or code < 0:
         _check_extent(path, most_bytes, largest=True)
-        got = f"one that takes more{f' ({_first_line(last)})' if last else ''}"
+        expected = f"a spreadsheet that is read in {size_text(most_bytes)} of memory"
+        detail = f" ({_first_line(message)})" if message else ""
         remedy = "delete cells that stand far from the table, or save the sheet as CSV"
-        raise fail(
-            path, f"a spreadsheet that is read in {size_text(most_bytes)} of memory", got, remedy
-        )
-    got = f"exit code {code} of the program that reads it ({_first_line(last)})"
-    raise fail(path, "a spreadsheet that can be read", got, SAVE_AGAIN)
+        return fail(path, expected, f"one that takes more{detail}", remedy)
+    got = f"exit code {code} of the program that reads it ({_first_line(message)})"
+    return fail(path, "a spreadsheet that can be read", got, SAVE_AGAIN)
 
 
 def _read_here(path: Path, wanted: str | None) -> Sheet:
-    """The sheet as the library reads it here, where no other process can be started; its extent was
-    looked at."""
+    """The sheet as the library reads it in this process, if no other can be started; its extent was
+    checked."""
     lines = io.BytesIO()
     with parsing(path, "a whole spreadsheet", SAVE_AGAIN):
         sheet_process.write_sheet(str(path), wanted, lines)
     lines.seek(0)
-    found = _read(lines)
-    return Sheet(found.sheets, found.name, _pad_rows(found.rows), found.numbers)
+    return _read(lines).sheet()
 
 
 def most_memory(sizes: FileSizes) -> int:
     """Bytes of memory that reading a file may take."""
-    return int(
-        max(STARTED_BYTES, min(LEAST_BYTES + BYTES_PER_BYTE * sizes.unpacked, SHARE * free_bytes()))
-    )
+    allowed = min(LEAST_BYTES + BYTES_PER_BYTE * sizes.unpacked, SHARE * free_bytes())
+    return int(max(STARTED_BYTES, allowed))
 
 
 def check_unpacked_size(path: Path, sizes: FileSizes) -> None:
-    """Raises a DataError of a file that becomes far larger when it is unpacked than any sheet of
-    values does."""
+    """Raises a DataError for a file that unpacks to far more than any sheet of values does."""
     if sizes.unpacked > max(LEAST_BYTES, BOMB * sizes.packed):
+        expected = f"a spreadsheet that unpacks to {BOMB} times its size at most"
         got = f"{size_text(sizes.packed)} that unpack to {size_text(sizes.unpacked)}"
-        remedy = "if it is to be trusted, save the sheet as CSV"
-        raise fail(
-            path, f"a spreadsheet that unpacks to {BOMB} times its size at most", got, remedy
-        )
+        raise fail(path, expected, got, "if it is to be trusted, save the sheet as CSV")
 
 
 def _check_extent(
     path: Path, most_bytes: int, looked_at: int | None = None, largest: bool = False
 ) -> None:
-    """Raises a DataError where the cells of a sheet lie too far apart.
+    """Raises a DataError if the cells of a sheet lie too far apart.
 
     Args:
       path: the spreadsheet.
       most_bytes: memory that reading it may take.
-      looked_at: bytes of XML that are looked at; None: some.
-      largest: whether it is known that some sheet takes more memory than that, so that any large
-          one is named.
+      looked_at: bytes of XML to read; None: the default.
+      largest: whether some sheet is known to take more memory, so that any large sheet is named.
     """
     extent = largest_extent(path) if looked_at is None else largest_extent(path, looked_at)
     if extent is None:
@@ -173,42 +168,46 @@ class _Output:
         self.rows: list[list[Any]] = []
         self.numbers: list[int] = []
         self.error: str | None = None
-        self.whole = False
+        self.is_complete = False
+
+    def sheet(self) -> Sheet:
+        """The sheet, with rows of one length."""
+        return Sheet(self.sheets, self.name, _pad_rows(self.rows), self.numbers)
 
 
 def _read(lines: Any) -> _Output:
-    found = _Output()
+    output = _Output()
     for line in lines:
         try:
             value = json.loads(line)
         except ValueError:  # a line that was cut when the process ended
             break
-        no_dates = line.count(b"[") == 1 + len(value)
         if isinstance(value, list):
-            found.rows += (
-                value
-                if no_dates
-                else [[sheet_process.from_json(cell) for cell in row] for row in value]
-            )
+            has_dates = line.count(b"[") != 1 + len(value)
+            if has_dates:
+                value = [[sheet_process.from_json(cell) for cell in row] for row in value]
+            output.rows += value
         elif "sheets" in value:
-            found.sheets, found.name = value["sheets"], value["sheet"]
+            output.sheets = value["sheets"]
+            output.name = value["sheet"]
         elif "numbers" in value:
-            found.numbers += value["numbers"]
+            output.numbers += value["numbers"]
         elif "error" in value:
-            found.error = value["error"]
+            output.error = value["error"]
         else:
-            found.whole = value["rows"] == len(found.rows) == len(found.numbers)
-    return found
+            output.is_complete = value["rows"] == len(output.rows) == len(output.numbers)
+    return output
 
 
 @contextlib.contextmanager
-def _start_process(arguments: list[str], said: Any) -> Iterator[subprocess.Popen]:
-    """The program, which has ended when the block ends."""
-    # -I and -S: nothing of the user's environment is imported there. -X utf8: names of files are what they are here.
+def _start_process(arguments: list[str], errors: Any) -> Iterator[subprocess.Popen]:
+    """The process, which has ended when the block ends."""
+    # -I and -S: it imports nothing from the user's environment. -X utf8: it reads names of files as
+    # this process does.
     command = [sys.executable, "-I", "-S", "-X", "utf8", sheet_process.__file__, *arguments]
     try:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
         )
     except (OSError, ValueError, TypeError) as error:
         remedy = "save the sheet as CSV, which is read without another process"

@@ -42,9 +42,8 @@ def clusters(rng: np.random.Generator, num_rows: int) -> Columns:
 def line(rng: np.random.Generator, num_rows: int) -> Columns:
     """Points on a line from four Gaussians of variance 1."""
     means = np.array([-8.0, -2.0, 2.0, 7.0])
-    return {
-        "value": means[rng.choice(4, num_rows, p=[0.2, 0.3, 0.1, 0.4])] + rng.normal(size=num_rows)
-    }
+    centres = means[rng.choice(4, num_rows, p=[0.2, 0.3, 0.1, 0.4])]
+    return {"value": centres + rng.normal(size=num_rows)}
 
 
 def counts(rng: np.random.Generator, num_rows: int) -> Columns:
@@ -72,9 +71,8 @@ def sequences(rng: np.random.Generator, num_rows: int) -> Columns:
     lengths = lengths[: int(np.searchsorted(np.cumsum(lengths), num_rows)) + 1]
     states = np.concatenate([_path(rng, transition, int(length)) for length in lengths])[:num_rows]
     values = means[states] + 0.8 * rng.normal(size=(num_rows, 2))
-    return _columns(values) | {
-        "sequence": np.repeat(np.arange(len(lengths)), lengths)[:num_rows].astype(float)
-    }
+    number = np.repeat(np.arange(len(lengths)), lengths)[:num_rows].astype(float)
+    return _columns(values) | {"sequence": number}
 
 
 def _path(rng: np.random.Generator, transition: np.ndarray, length: int) -> np.ndarray:
@@ -93,7 +91,7 @@ def oscillations(rng: np.random.Generator, num_rows: int) -> Columns:
         for a in (2 * np.pi / 24, 2 * np.pi / 9)
     ]
     dynamics = np.zeros((4, 4))
-    seen = np.random.default_rng(13).normal(size=(4, 4))
+    loadings = np.random.default_rng(13).normal(size=(4, 4))
     dynamics[:2, :2], dynamics[2:, 2:] = turns
     number, lengths = _lengths(rng, num_rows)
     starts = set(np.cumsum(lengths[:-1]).tolist()) | {0}
@@ -102,7 +100,7 @@ def oscillations(rng: np.random.Generator, num_rows: int) -> Columns:
     for t in range(num_rows):
         state = rng.normal(size=4) if t in starts else dynamics @ state + 0.15 * rng.normal(size=4)
         states[t] = state
-    y = 1.0 + states @ seen.T + 0.3 * rng.normal(size=(num_rows, 4))
+    y = 1.0 + states @ loadings.T + 0.3 * rng.normal(size=(num_rows, 4))
     return _columns(np.where(rng.random(y.shape) < 0.05, np.nan, y), "y") | {"sequence": number}
 
 
@@ -115,9 +113,8 @@ def switches(rng: np.random.Generator, num_rows: int) -> Columns:
     second = np.array([[-1.0, 1.0, 1.5], [1.0, -1.0, -1.5]])
     number, lengths = _lengths(rng, num_rows)
     a, b = (np.concatenate([_path(rng, chain, int(n)) for n in lengths]) for chain in (slow, fast))
-    return _columns(first[a] + second[b] + 0.4 * rng.normal(size=(num_rows, 3)), "y") | {
-        "sequence": number
-    }
+    y = first[a] + second[b] + 0.4 * rng.normal(size=(num_rows, 3))
+    return _columns(y, "y") | {"sequence": number}
 
 
 def laps(rng: np.random.Generator, num_rows: int) -> Columns:
@@ -200,26 +197,23 @@ def _draw_groups(
 def speech(rng: np.random.Generator, num_rows: int) -> Columns:
     """Frames of a speech-like spectrogram in whole quanta: twelve spectra of harmonics under
     formants, 65 frequencies (`vijax.data.synthetic.spectrogram`)."""
-    y, _ = spectrogram(
-        num_rows, num_components=12, num_frequencies=65, seed=int(rng.integers(2**31))
-    )
+    seed = int(rng.integers(2**31))
+    y, _ = spectrogram(num_rows, num_components=12, num_frequencies=65, seed=seed)
     return _columns(y.astype(float), "frequency")
 
 
 def profiles(rng: np.random.Generator, num_rows: int) -> Columns:
     """A hundred binary columns from the finite approximation to a Dirichlet-process mixture, K =
     100, alpha = 20 (Hoffman and Blei 2015, section 4.2)."""
-    return _columns(
-        bernoulli_mixture(num_rows, seed=int(rng.integers(2**31)))[0].astype(float), "bit"
-    )
+    y, _ = bernoulli_mixture(num_rows, seed=int(rng.integers(2**31)))
+    return _columns(y.astype(float), "bit")
 
 
 def factors(rng: np.random.Generator, num_rows: int) -> Columns:
     """Ten columns that three factors explain, and noise."""
     loadings = np.random.default_rng(7).normal(size=(3, 10))
-    return _columns(
-        1.0 + rng.normal(size=(num_rows, 3)) @ loadings + 0.5 * rng.normal(size=(num_rows, 10))
-    )
+    scores = rng.normal(size=(num_rows, 3))
+    return _columns(1.0 + scores @ loadings + 0.5 * rng.normal(size=(num_rows, 10)))
 
 
 def ratings(rng: np.random.Generator, num_rows: int) -> Columns:
@@ -239,9 +233,8 @@ def regression(rng: np.random.Generator, num_rows: int) -> Columns:
     """Ten columns and a target that only three of them bear on (2, -1 and 0.5), with noise of
     deviation 0.5."""
     x = rng.normal(size=(num_rows, 10))
-    return _columns(x) | {
-        "y": 2 * x[:, 0] - x[:, 3] + 0.5 * x[:, 7] + 1.0 + 0.5 * rng.normal(size=num_rows)
-    }
+    y = 2 * x[:, 0] - x[:, 3] + 0.5 * x[:, 7] + 1.0 + 0.5 * rng.normal(size=num_rows)
+    return _columns(x) | {"y": y}
 
 
 def rings(rng: np.random.Generator, num_rows: int) -> Columns:
@@ -275,9 +268,8 @@ def dots(rng: np.random.Generator, num_rows: int) -> Columns:
     phase = rng.uniform(0, 2, sequence.max() + 1)[sequence] + 0.1 * step
     place = 0.15 + 0.7 * np.abs(phase % 2 - 1)
     images = np.exp(-0.5 * ((np.linspace(0, 1, 20) - place[:, None]) / 0.08) ** 2)
-    return _columns(images + 0.05 * rng.normal(size=images.shape), "pixel") | {
-        "sequence": sequence.astype(float)
-    }
+    pixels = images + 0.05 * rng.normal(size=images.shape)
+    return _columns(pixels, "pixel") | {"sequence": sequence.astype(float)}
 
 
 def links(rng: np.random.Generator, num_rows: int) -> Columns:
@@ -295,9 +287,9 @@ def links(rng: np.random.Generator, num_rows: int) -> Columns:
     )
     first, second = np.triu_indices(size, 1)
     chance = rates[block[first], block[second]]
-    drawn = rng.choice(len(first), num_rows, replace=False, p=chance / chance.sum())
+    chosen = rng.choice(len(first), num_rows, replace=False, p=chance / chance.sum())
     names = np.array([f"{'abcd'[k]}{i + 1:02d}" for i, k in enumerate(block)], object)
-    return {"source": names[first[drawn]], "target": names[second[drawn]]}
+    return {"source": names[first[chosen]], "target": names[second[chosen]]}
 
 
 def _columns(x: np.ndarray, name: str = "x") -> Columns:

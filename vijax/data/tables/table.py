@@ -1,4 +1,4 @@
-"""Tables of numbers: columns x, perhaps a target y, perhaps groups of rows."""
+"""Tables of numbers: columns x, and optionally a target y and groups of rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OF_NUMBERS = (
     "a target of numbers is for ard_regression, or for glm or gp with model.likelihood.name = "
     '"gaussian"'
 )
-"""What a target of numbers suits, where a model of classes was given one."""
+"""The models for a target of numbers, for the error of a model of classes."""
 
 
 class Scaling(NamedTuple):
@@ -51,7 +51,7 @@ class Scaling(NamedTuple):
 
 
 Manner = Literal["each", "together", "centre"]
-"""How columns are standardised: each by its own mean and deviation; by their means and one
+"""The ways to standardise columns: each by its own mean and deviation; by their means and one
 deviation for all; or by their means alone."""
 
 
@@ -61,18 +61,18 @@ class Table:
 
     Attributes:
       columns: names of the columns of x.
-      x: values, NaN where one is missing.
+      x: values, NaN for missing ones.
       target: name of the target column, or None.
-      y: its values: numbers, or -1 and +1 for the two classes.
+      y: values of the target: numbers, or -1 and +1 for the two classes.
       classes: names of the two classes, or None.
       group: name of the column of groups, or None.
       groups: the group of each row, 0, 1, ... in the order in which they first occur.
       group_names: names of the groups.
-      group_kind: what the names of groups are, numbers or text, in the training rows.
-      timed: the rows by their order in time; None where they are in that of the table.
+      group_kind: the kind of the names of groups in the training rows, numbers or text.
+      timed: the rows by their order in time; None if they are in the order of the table.
       scaling: means and deviations by which x was standardised, or None.
-      num_dropped: how many rows were left out for a missing cell.
-      decimal: the decimal sign of the file, where it is a text file and has one.
+      num_dropped: number of rows that were left out for a missing cell.
+      decimal: the decimal sign of a text file, if it has one.
       notes: remarks for the user, such as on columns that are left out.
       origin: the file, and the places of the rows in it; None for a table in memory.
     """
@@ -103,65 +103,61 @@ class Table:
 
     @property
     def num_groups(self) -> int:
-        """Number of groups: the rows, where there is no column of groups."""
+        """Number of groups; without a column of groups, the number of rows."""
         return self.num_rows if self.groups is None else len(self.group_names)
 
     def rows(self, index: np.ndarray) -> Table:
         """The table of some rows; their groups are numbered again."""
         y = None if self.y is None else self.y[index]
         origin = self.origin and self.origin.take(index)
-        part = dataclasses.replace(
-            self, x=self.x[index], y=y, timed=_take_times(self.timed, index), origin=origin
-        )
+        timed = _take_times(self.timed, index)
+        part = dataclasses.replace(self, x=self.x[index], y=y, timed=timed, origin=origin)
         if self.groups is None:
             return part
-        kept, groups = _codes(self.groups[index])
-        names = tuple(self.group_names[int(g)] for g in kept)
+        old_groups, groups = _codes(self.groups[index])
+        names = tuple(self.group_names[int(g)] for g in old_groups)
         return dataclasses.replace(part, groups=groups, group_names=names)
 
     def time_order(self) -> Int[np.ndarray, " N"]:
-        """The rows group by group, each in the order of its times; in that of the table where
-        nothing orders them."""
+        """The rows group by group, each group in the order of its times; in the order of the table
+        if nothing orders them."""
         groups = np.zeros(self.num_rows, int) if self.groups is None else self.groups
         if self.timed is None:
             return np.argsort(groups, kind="stable")
         return np.lexsort((self.timed.rank, groups))
 
     def sequences(self) -> list[Float[np.ndarray, "T D"]]:
-        """The rows of x group by group, each in the order of its times; without groups one
+        """The rows of x group by group, each group in the order of its times; without groups one
         sequence."""
-        sizes = (
-            [self.num_rows]
-            if self.groups is None
-            else np.bincount(self.groups, minlength=self.num_groups)
-        )
-        return np.split(self.x[self.time_order()], np.cumsum(sizes)[:-1])
+        rows = self.x[self.time_order()]
+        if self.groups is None:
+            return [rows]
+        sizes = np.bincount(self.groups, minlength=self.num_groups)
+        return np.split(rows, np.cumsum(sizes)[:-1])
 
     def standardise(self, scaling: Scaling | None = None, manner: Manner = "each") -> Table:
-        """The table with columns of mean 0 and standard deviation 1, or moved and scaled by those
-        of another table."""
+        """The table with columns of mean 0 and standard deviation 1, or shifted and scaled by the
+        means and deviations of another table."""
         scaling = scaling or _scaling(self.x, manner)
-        return dataclasses.replace(
-            self, x=(self.x - scaling.mean) / scaling.deviation, scaling=scaling
-        )
+        x = (self.x - scaling.mean) / scaling.deviation
+        return dataclasses.replace(self, x=x, scaling=scaling)
 
 
 def _take_times(timed: TimedRows | None, index: np.ndarray) -> TimedRows | None:
     """The times of some rows."""
     if timed is None:
         return None
-    return timed._replace(
-        rank=timed.rank[index], times=None if timed.times is None else timed.times[index]
-    )
+    times = None if timed.times is None else timed.times[index]
+    return timed._replace(rank=timed.rank[index], times=times)
 
 
 def _scaling(x: np.ndarray, manner: Manner = "each") -> Scaling:
-    """Means and deviations of the values that are there; a column without spread keeps its
+    """Means and deviations of the values that are not missing; a column without spread keeps its
     scale."""
-    there = np.isfinite(x)
-    number = np.maximum(there.sum(axis=0), 1)
-    mean = np.where(there, x, 0.0).sum(axis=0) / number
-    variance = (np.where(there, x - mean, 0.0) ** 2).sum(axis=0) / number
+    is_finite = np.isfinite(x)
+    number = np.maximum(is_finite.sum(axis=0), 1)
+    mean = np.where(is_finite, x, 0.0).sum(axis=0) / number
+    variance = (np.where(is_finite, x - mean, 0.0) ** 2).sum(axis=0) / number
     if manner == "centre":
         return Scaling(mean, np.ones(len(mean)))
     if manner == "together":
@@ -172,7 +168,7 @@ def _scaling(x: np.ndarray, manner: Manner = "each") -> Scaling:
 
 @contextlib.contextmanager
 def naming_rows(data: Any) -> Iterator[None]:
-    """Makes an error of a row, raised inside while a model reads the rows by group, name the file
+    """Makes the error of a row, raised inside while a model reads the rows by group, name the file
     and the line."""
     try:
         yield
@@ -187,7 +183,7 @@ def naming_rows(data: Any) -> Iterator[None]:
 
 # --- from named columns ---------------------------------------------------------------------------
 class Choice(NamedTuple):
-    """The columns of a file to use, and what for.
+    """The columns of a file to use, and their roles.
 
     Attributes:
       columns: columns of x; None takes all columns of numbers that are neither target nor group.
@@ -195,15 +191,15 @@ class Choice(NamedTuple):
       group: column of groups.
       kind: kind of the target.
       missing: whether x may have missing values.
-      classes: names of the two classes of a binary target, where they are known already.
-      group_kind: what the names of groups are, where that is known already.
+      classes: names of the two classes of a binary target, if known.
+      group_kind: the kind of the names of groups, if known.
       in_time: whether rows are steps in time, so that a column which numbers or dates them orders
-          them.
-      order: the columns that order them, or what was found of these on the training rows; () takes
-        the rows as they lie, None finds the columns.
-      drop: whether rows with missing cells are left out, where x may have none.
-      unseen: whether rows with missing cells stay as steps that were not seen, of which no cell is
-          read.
+        them.
+      order: the columns that order the rows, or the `Order` found on the training rows; () takes
+        the rows as they are, None finds the columns.
+      drop: whether rows with missing cells are left out, if x may have none.
+      unseen: whether rows with missing cells stay as steps that were not observed, of which no cell
+        is read.
     """
 
     columns: tuple[str, ...] | None = None
@@ -220,18 +216,18 @@ class Choice(NamedTuple):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The columns whose cells are names, and are read as they are written."""
+        """The columns whose cells are names, and are read unchanged."""
         classes = self.target if self.kind == "binary" else None
         return tuple(name for name in (self.group, classes) if name is not None)
 
     @property
     def order_columns(self) -> tuple[str, ...]:
-        """The columns that are known to order rows."""
+        """The known columns that order rows."""
         return self.order.columns if isinstance(self.order, Order) else tuple(self.order or ())
 
 
 def make_table(found: Columns, choice: Choice, where: str, notes: Notes | None = None) -> Table:
-    """The table of the chosen ones of all columns; `where` names the file in errors.
+    """The table of the chosen columns; `where` names the file in errors.
 
     Raises:
       DataError: a column that is missing or has no numbers, a missing value, a target of the wrong
@@ -242,11 +238,11 @@ def make_table(found: Columns, choice: Choice, where: str, notes: Notes | None =
     >>> table.columns, table.y.tolist(), table.classes
     (('a', 'b'), [-1.0, 1.0], ('no', 'yes'))
     """
-    _check_there(found, choice, where)
+    _check_names(found, choice, where)
     _check_columns(choice, where)
     notes = notes or Notes()
-    for said in _said_of_words(found, choice):
-        notes.add(said)
+    for note in _word_notes(found, choice):
+        notes.add(note)
     num_rows = _num_rows(found)
     if choice.drop:
         found = placed_rows(found, choice, notes)
@@ -258,38 +254,34 @@ def make_table(found: Columns, choice: Choice, where: str, notes: Notes | None =
         if not choice.drop or error.missing.all():
             raise
         found = _drop_rows(found, error.missing, error.name, notes)
-        return dataclasses.replace(
-            make_table(found, choice, where, notes), num_dropped=num_rows - _num_rows(found)
-        )
+        table = make_table(found, choice, where, notes)
+        return dataclasses.replace(table, num_dropped=num_rows - _num_rows(found))
     columns = choice.columns
     if columns is None:
         columns = _columns_of_numbers(found, choice, where, notes, in_time.left_out)
     if choice.drop and not choice.missing:
-        whole = are_whole(found, choice._replace(columns=columns), where)
-        if not whole.all():
-            _note_dropped_rows(found, columns, choice, whole, notes)
-            if not whole.any():
-                remedy = (
-                    f"leave the columns out that lack most cells: {_lacking(found, columns, where)}"
-                )
-                raise fail(where, "rows without a missing cell", "none", remedy)
-            settled = choice._replace(columns=columns, drop=False, group_kind=group_kind)
-            with _saying_words(found, choice):
-                table = make_table(some_rows(found, np.flatnonzero(whole)), settled, where, notes)
+        is_whole = are_whole(found, choice._replace(columns=columns), where)
+        if not is_whole.all():
+            _note_dropped_rows(found, columns, choice, is_whole, notes)
+            new_choice = choice._replace(columns=columns, drop=False, group_kind=group_kind)
+            table = _whole_table(found, new_choice, is_whole, where, notes)
             return dataclasses.replace(table, num_dropped=num_rows - table.num_rows)
     x = np.stack([_numbers(found[name], name, where, at) for name in columns], axis=1)
     _check_values(x, columns, choice, where, at)
     if choice.unseen:
         x = _blank_incomplete(x, notes)
-    target = None if choice.target is None else _target(found, choice.target, choice, where, at)
+    y: np.ndarray | None = None
+    classes: tuple[str, str] | None = None
+    if choice.target is not None:
+        y, classes = _target(found, choice.target, choice, where, at)
     if choice.in_time and not isinstance(choice.order, Order):
         say_order(in_time, groups, columns, notes)
     return Table(
         columns=tuple(columns),
         x=x,
         target=choice.target,
-        y=None if target is None else target[0],
-        classes=None if target is None else target[1],
+        y=y,
+        classes=classes,
         group=choice.group,
         groups=groups,
         group_names=names,
@@ -302,30 +294,42 @@ def make_table(found: Columns, choice: Choice, where: str, notes: Notes | None =
     )
 
 
-def _said_of_words(found: Columns, choice: Choice) -> list[str]:
+def _whole_table(
+    found: Columns, choice: Choice, is_whole: np.ndarray, where: str, notes: Notes
+) -> Table:
+    """The table of the rows without a missing cell."""
+    if not is_whole.any():
+        lacking = _lacking(found, choice.columns or (), where)
+        remedy = f"leave the columns out that lack most cells: {lacking}"
+        raise fail(where, "rows without a missing cell", "none", remedy)
+    with _adding_words(found, choice):
+        return make_table(some_rows(found, np.flatnonzero(is_whole)), choice, where, notes)
+
+
+def _word_notes(found: Columns, choice: Choice) -> list[str]:
     """Notes on the words that were read as missing groups, classes and times."""
     names = dict.fromkeys((*choice.labels, *choice.order_columns))
-    return [said for name in names if (said := said_missing(found, name))]
+    return [note for name in names if (note := said_missing(found, name))]
 
 
 @contextlib.contextmanager
-def _saying_words(found: Columns, choice: Choice) -> Iterator[None]:
-    """Adds to an error of the rows that are left the words for which others were left out."""
+def _adding_words(found: Columns, choice: Choice) -> Iterator[None]:
+    """Adds to an error about the remaining rows the words for which other rows were left out."""
     try:
         yield
     except DataError as error:
-        said = _said_of_words(found, choice)
-        if not said:
+        word_notes = _word_notes(found, choice)
+        if not word_notes:
             raise
-        raise DataError(" ".join([str(error), *said])) from error
+        raise DataError(" ".join([str(error), *word_notes])) from error
 
 
 def _num_rows(found: Columns) -> int:
     return len(next(iter(found.values()), ()))
 
 
-def _check_there(found: Columns, choice: Choice, where: str) -> None:
-    """Refuses names of columns that are not there."""
+def _check_names(found: Columns, choice: Choice, where: str) -> None:
+    """Raises a DataError for the name of a column that does not exist."""
     wanted = [("columns", name) for name in choice.columns or ()]
     wanted += [("order", name) for name in choice.order_columns]
     for key, name in (*wanted, ("target", choice.target), ("group", choice.group)):
@@ -338,14 +342,14 @@ def _check_there(found: Columns, choice: Choice, where: str) -> None:
 def _groups(
     found: Columns, choice: Choice, where: str, at: RowName
 ) -> tuple[tuple[str, ...], Int[np.ndarray, " N"] | None, LabelKind]:
-    """Names of the groups, the group of each row, and what the names are; none of them where all
-    rows are one."""
+    """Names of the groups, the group of each row, and the kind of the names; (), None and a kind
+    without a column of groups."""
     if choice.group is None:
         return (), None, choice.group_kind or "text"
     remedy = "write them; or leave those rows out: --set data.missing=drop"
     where_group = f"{where}, group {choice.group!r}"
-    words = said_missing(found, choice.group)
-    check_present(found[choice.group], "a group in every row", where_group, at, remedy, words)
+    word_note = said_missing(found, choice.group)
+    check_present(found[choice.group], "a group in every row", where_group, at, remedy, word_note)
     labels = labels_of(found[choice.group])
     if choice.group_kind is not None:
         labels = labels.named_as(choice.group_kind)
@@ -360,8 +364,8 @@ def _order(
     at: RowName,
     notes: Notes,
 ) -> RowsInTime:
-    """The order of the rows in time, and the columns that say it."""
-    if not choice.in_time or choice.order == () or not len(next(iter(found.values()), ())):
+    """The order of the rows in time, and the columns that give it."""
+    if not choice.in_time or choice.order == () or not _num_rows(found):
         return RowsInTime(None)
     if choice.order is not None:
         timed = order_rows(found, choice.order, groups, where, at, choice.group)
@@ -375,40 +379,42 @@ def _order(
     ]
     if choice.columns is not None or not numbers or set(numbers) - set(in_time.left_out):
         return in_time
-    # Nothing would be left to learn from. A column that counts may be what is to be learnt.
-    kept = tuple(name for name in in_time.left_out if name not in in_time.counting)
-    return in_time._replace(left_out=kept) if set(numbers) - set(kept) else RowsInTime(None)
+    # All columns of numbers would be left out. A column that only counts may be one to model.
+    left_out = tuple(name for name in in_time.left_out if name not in in_time.counting)
+    if set(numbers) - set(left_out):
+        return in_time._replace(left_out=left_out)
+    return RowsInTime(None)
 
 
 # --- missing cells --------------------------------------------------------------------------------
 def some_rows(found: Columns, rows: Int[np.ndarray, " n"]) -> Columns:
-    """Some of the rows of all columns, which keep their names."""
+    """Some of the rows of all columns, with their row names."""
     named = found if isinstance(found, NamedColumns) else NamedColumns(found, row_names(found))
     return named.take(rows)
 
 
 def are_whole(found: Columns, choice: Choice, where: str) -> Bool[np.ndarray, " N"]:
-    """A mask of the rows that lack no cell which a model of whole rows needs: of x, the target and
-    the group."""
+    """A mask of the rows that have all cells which a model of whole rows needs: of x, the target
+    and the group."""
     at = row_name(found)
-    whole = np.ones(len(next(iter(found.values()), ())), bool)
+    is_whole = np.ones(_num_rows(found), bool)
     for name in choice.columns or ():
-        whole &= ~np.isnan(_numbers(found[name], name, where, at))
+        is_whole &= ~np.isnan(_numbers(found[name], name, where, at))
     if choice.group is not None:
-        whole &= ~are_missing(found[choice.group])
+        is_whole &= ~are_missing(found[choice.group])
     if choice.target is not None:
         is_named = choice.kind == "binary" or not_numbers(found[choice.target]).any()
         values = found[choice.target] if is_named else as_numbers(found[choice.target])
-        whole &= ~are_missing(values)
-    return whole
+        is_whole &= ~are_missing(values)
+    return is_whole
 
 
 def are_placed(found: Columns, choice: Choice) -> Bool[np.ndarray, " N"]:
-    """A mask of the rows that have a group and a time, where columns are known to say them."""
-    placed = np.ones(_num_rows(found), bool)
+    """A mask of the rows that have a group and a time, if their columns are known."""
+    is_placed = np.ones(_num_rows(found), bool)
     for name in _names_of_places(choice):
-        placed &= ~are_missing(found[name])
-    return placed
+        is_placed &= ~are_missing(found[name])
+    return is_placed
 
 
 def _names_of_places(choice: Choice) -> list[str]:
@@ -416,7 +422,8 @@ def _names_of_places(choice: Choice) -> list[str]:
 
 
 def placed_rows(found: Columns, choice: Choice, notes: Notes) -> Columns:
-    """The rows that have a group, and a time where one is named; all rows where none has."""
+    """The rows that have a group, and a time if its column is named. A column without any is
+    ignored."""
     for name in _names_of_places(choice):
         missing = are_missing(found[name])
         if missing.any() and not missing.all():
@@ -425,7 +432,7 @@ def placed_rows(found: Columns, choice: Choice, notes: Notes) -> Columns:
 
 
 def _drop_rows(found: Columns, missing: Bool[np.ndarray, " N"], name: str, notes: Notes) -> Columns:
-    """The rows that do not lack a group or a time; the others are noted."""
+    """The rows that have a group or a time; the others are noted."""
     count = int(missing.sum())
     first = row_names(found).name(int(np.argmax(missing)))
     notes.add(
@@ -435,7 +442,7 @@ def _drop_rows(found: Columns, missing: Bool[np.ndarray, " N"], name: str, notes
 
 
 def _blank_incomplete(x: Float[np.ndarray, "N D"], notes: Notes) -> Float[np.ndarray, "N D"]:
-    """The rows, with no cell of those that lack one."""
+    """The rows, with all cells NaN in rows that lack one."""
     lacking = np.isnan(x).any(axis=1)
     if not lacking.any():
         return x
@@ -453,7 +460,7 @@ MOST_ROWS_NAMED = 5
 def _note_dropped_rows(
     found: Columns, columns: tuple[str, ...], choice: Choice, whole: np.ndarray, notes: Notes
 ) -> None:
-    """Notes how many rows are left out, which, and for which columns."""
+    """Notes the number of rows left out, the first of them, and the columns that lack cells."""
     out = np.flatnonzero(~whole)
     names = row_names(found)
     places = ", ".join(names.name(row) for row in out[:MOST_ROWS_NAMED])
@@ -474,58 +481,46 @@ def _lacks(values: np.ndarray) -> np.ndarray:
 
 
 def _lacking(found: Columns, columns: tuple[str, ...], where: str) -> str:
-    """The columns that lack most cells, with their numbers."""
+    """The columns that lack most cells, with the number of these."""
     counts = {name: int(_lacks(found[name]).sum()) for name in columns}
     worst = sorted(counts, key=lambda name: -counts[name])[:MOST_ROWS_NAMED]
     return ", ".join(f"{name!r} lacks {counts[name]:,}" for name in worst)
 
 
 def _check_columns(choice: Choice, where: str) -> None:
-    """Refuses a column that is named twice, and the target among the columns that predict it."""
+    """Raises a DataError for a column named twice, and for the target among the columns of x."""
     names = choice.columns or ()
     if choice.columns == ():
         remedy = "name them, or leave it unset to use all columns of numbers"
         raise fail(f"{where}, data.columns", "one column or more", "none", remedy)
-    again = list(dict.fromkeys(name for i, name in enumerate(names) if name in names[:i]))
-    if again:
-        got = f"{listed(again)} more than once"
+    repeated = list(dict.fromkeys(name for i, name in enumerate(names) if name in names[:i]))
+    if repeated:
+        got = f"{listed(repeated)} more than once"
         raise fail(f"{where}, data.columns", "distinct names", got, "name each column once")
     if choice.target in names:
+        expected = "columns to predict the target by"
         got = f"{choice.target!r}, the target, among them"
-        raise fail(
-            f"{where}, data.columns",
-            "columns to predict the target by",
-            got,
-            "leave it out of data.columns",
-        )
+        raise fail(f"{where}, data.columns", expected, got, "leave it out of data.columns")
 
 
 def _columns_of_numbers(
     found: Columns, choice: Choice, where: str, notes: Notes, left_out: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """The columns that are neither target nor group nor text, nor among those left out for another
-    reason."""
-    left = [name for name in found if name not in (choice.target, choice.group, *left_out)]
-    empty = [name for name in left if _is_empty(found[name])]
-    if empty and len(empty) < len(left):
+    """The columns that are neither target nor group nor text, nor in `left_out`."""
+    others = [name for name in found if name not in (choice.target, choice.group, *left_out)]
+    empty = [name for name in others if _is_empty(found[name])]
+    if empty and len(empty) < len(others):
         notes.add(f"Columns without any value are left out: {listed(empty)}.")
-        left = [name for name in left if name not in empty]
-    bad = {name: not_numbers(found[name]) for name in left}
-    text = [name for name in left if _is_text(found[name], bad[name])]
-    columns = tuple(name for name in left if name not in text)
+        others = [name for name in others if name not in empty]
+    bad = {name: not_numbers(found[name]) for name in others}
+    text = [name for name in others if _is_text(found[name], bad[name])]
+    columns = tuple(name for name in others if name not in text)
     if not columns:
         got = f"text in {listed(text)}" if text else "none but target and group"
-        raise fail(
-            where, "columns of numbers", got, "check the file; or name other columns: data.columns"
-        )
+        remedy = "check the file; or name other columns: data.columns"
+        raise fail(where, "columns of numbers", got, remedy)
     for name in text:
-        row = int(np.argmax(bad[name]))
-        numbers = _num_numbers(found[name], bad[name])
-        some = f", though {numbers:,} of its {len(bad[name]):,} cells are" if numbers else ""
-        cell = f"{str(found[name][row])[:40]!r} in {row_name(found)(row)}"
-        notes.add(
-            f"The column {name!r} is left out: {cell} is not a number{some}.{number_hint(found[name])}"
-        )
+        _note_text_column(found, name, bad[name], notes)
     for name in columns if len(columns) > 1 else ():
         if _counts_rows(found[name]):
             notes.add(
@@ -535,21 +530,29 @@ def _columns_of_numbers(
     return columns
 
 
+def _note_text_column(found: Columns, name: str, bad: np.ndarray, notes: Notes) -> None:
+    row = int(np.argmax(bad))
+    numbers = _num_numbers(found[name], bad)
+    some = f", though {numbers:,} of its {len(bad):,} cells are" if numbers else ""
+    cell = f"{str(found[name][row])[:40]!r} in {row_name(found)(row)}"
+    hint = number_hint(found[name])
+    notes.add(f"The column {name!r} is left out: {cell} is not a number{some}.{hint}")
+
+
 def _is_empty(values: np.ndarray) -> bool:
-    """True of a column of which no cell has a value."""
-    return bool(
-        len(values) and not not_numbers(values).any() and np.isnan(as_numbers(values)).all()
-    )
+    """True for a column without any value."""
+    if not len(values) or not_numbers(values).any():
+        return False
+    return bool(np.isnan(as_numbers(values)).all())
 
 
 def _counts_rows(values: np.ndarray) -> bool:
-    """True of numbers that rise by one from row to row."""
+    """True for numbers that rise by one from row to row."""
     return len(values) > 2 and values.dtype != object and bool(np.all(np.diff(values) == 1))
 
 
 def number_hint(values: np.ndarray) -> str:
-    """A remedy for a column whose text would be numbers but for signs or commas in them; else
-    empty.
+    """A remedy for a column whose text would be numbers but for signs or commas in it; else "".
 
     >>> number_hint(np.array(["22,2 %", "7 %"], object))
     " Its cells look like numbers with signs: write 22.2 for '22,2 %' to have it read."
@@ -563,7 +566,7 @@ def number_hint(values: np.ndarray) -> str:
 
 
 def _is_text(values: np.ndarray, bad: np.ndarray) -> bool:
-    """Tells text from numbers with mistakes: text has no more numbers than other cells."""
+    """True for text; numbers with mistakes have more numbers than other cells."""
     return bool(bad.any()) and _num_numbers(values, bad) <= int(bad.sum())
 
 
@@ -598,36 +601,33 @@ def _check_values(
     row, column = map(int, bad[0])
     place = f"{x[row, column]} in {at(row)} of column {columns[column]!r} ({len(bad)} such)"
     if not np.isnan(x[row, column]):
-        raise fail(
-            where,
-            "finite numbers",
-            place,
-            "correct those cells, or leave them empty where they are not known",
-        )
+        remedy = "correct those cells, or leave them empty where they are not known"
+        raise fail(where, "finite numbers", place, remedy)
     place = place.replace("nan", "a missing value", 1)
     if choice.in_time:
         raise fail(where, "finite numbers", place, STEPS_UNSEEN)
     remedy = "fill them in; or leave those rows out, --set data.missing=drop"
-    other = (
-        ""
-        if choice.target is not None
-        else "; or fit a model of missing entries, such as factor_analysis"
-    )
+    other = ""
+    if choice.target is None:
+        other = "; or fit a model of missing entries, such as factor_analysis"
     raise fail(where, "finite numbers", place, f"{remedy}{other}")
 
 
 def _target(
     found: Columns, name: str, choice: Choice, where: str, at: RowName
 ) -> tuple[np.ndarray, tuple[str, str] | None]:
+    """The values of the target, and the names of its classes if it is binary."""
     values = found[name]
-    if choice.kind != "binary":
-        y = _numbers(values, name, where, at)
-    where = f"{where}, target {name!r}"
+    where_target = f"{where}, target {name!r}"
     if choice.kind == "binary":
-        check_present(values, "a class in every row", where, at, words=said_missing(found, name))
-        return _two_classes(values, choice.classes, where)
-    whole = (y >= 0) & (y == np.floor(y))
-    wrong = ~np.isfinite(y) | (~whole if choice.kind == "count" else False)
+        words = said_missing(found, name)
+        check_present(values, "a class in every row", where_target, at, words=words)
+        return _two_classes(values, choice.classes, where_target)
+    y = _numbers(values, name, where, at)
+    where = where_target
+    wrong = ~np.isfinite(y)
+    if choice.kind == "count":
+        wrong |= (y < 0) | (y != np.floor(y))
     if wrong.any():
         row = int(np.argmax(wrong))
         expected = "finite numbers" if choice.kind == "real" else "counts 0, 1, 2, ..."
@@ -648,17 +648,14 @@ def _two_classes(
     levels = Levels(expected, kind_of_names(expected))
     codes = levels.codes_of(labels)
     if len(expected) != 2 or (codes < 0).any():
-        wanted = (
-            "two classes"
-            if classes is None
-            else f"the classes {classes[0]!r} and {classes[1]!r} of the run"
-        )
+        wanted = "two classes"
+        if classes is not None:
+            wanted = f"the classes {classes[0]!r} and {classes[1]!r} of the run"
         names = labels.levels().names
         listed_names = ", ".join(map(repr, names[:6])) + (", ..." if len(names) > 6 else "")
-        is_numeric = kind_of_names(names) == "number"
-        remedy = "choose the rows of two classes, or another target" + (
-            f"; {OF_NUMBERS}" if is_numeric else ""
-        )
+        remedy = "choose the rows of two classes, or another target"
+        if kind_of_names(names) == "number":
+            remedy = f"{remedy}; {OF_NUMBERS}"
         raise fail(where, wanted, f"{len(names)}: {listed_names}", remedy)
     return np.where(codes == 1, 1.0, -1.0), (expected[0], expected[1])
 
@@ -675,10 +672,18 @@ def _codes(values: np.ndarray) -> tuple[np.ndarray, Int[np.ndarray, " N"]]:
 def split_table(
     table: Table, held_out: float, seed: int, what: Literal["groups", "entries"]
 ) -> tuple[Table, Table]:
-    """Training and held-out parts; DataError where there is too little to hold any of it out.
+    """Training and held-out parts.
 
-    "groups" holds out whole groups (rows, where there is no column of groups); "entries" single
-    values: both parts then have all rows, each with NaN where the other has the value."""
+    Args:
+      table: the table.
+      held_out: share to hold out.
+      seed: the same seed gives the same parts.
+      what: "groups" holds out groups (without a column of groups, rows); "entries" single values:
+        both parts then have all rows, each with NaN where the other has the value.
+
+    Raises:
+      DataError: a part would be empty.
+    """
     rng = held_out_generator(seed)
     if what == "entries":
         out = (rng.random(table.x.shape) < held_out) & np.isfinite(table.x)
@@ -687,12 +692,8 @@ def split_table(
         test = np.where(out, table.x, np.nan)
         return dataclasses.replace(table, x=train), dataclasses.replace(table, x=test)
     number = round(held_out * table.num_groups)
-    check_parts(
-        number,
-        table.num_groups,
-        held_out,
-        "rows" if table.groups is None else f"groups of {table.group!r}",
-    )
+    noun = "rows" if table.groups is None else f"groups of {table.group!r}"
+    check_parts(number, table.num_groups, held_out, noun)
     chosen = rng.permutation(table.num_groups)[:number]
     out = np.isin(np.arange(table.num_rows) if table.groups is None else table.groups, chosen)
     return table.rows(np.flatnonzero(~out)), table.rows(np.flatnonzero(out))

@@ -53,6 +53,7 @@ from vijax.data.tables.columns import (
 from vijax.data.tables.formats import (
     USUAL,
     Decimal,
+    DelimitedFile,
     Dialect,
     doubtful_point,
     find_decimal_sign,
@@ -67,7 +68,7 @@ from vijax.data.tables.table import Choice, Columns, Table, make_table
 from vijax.extras import require_extra
 
 BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "wine")
-"""Data sets that come with scikit-learn."""
+"""Data sets that scikit-learn includes."""
 KNOWN = (
     ".csv, .tsv, .txt, .xlsx, .xls, .ods, .parquet, .npy, .npz (the text ones also as .gz), an "
     "http(s) address of one, a folder of .parquet files, such a folder or file in a store that "
@@ -85,7 +86,7 @@ def read_table(
     dialect: Dialect = USUAL,
     sha256: str | None = None,
 ) -> Table:
-    """A table from a file, from scikit-learn's bundled data or from a synthetic generator. Only an
+    """A table from a file, from scikit-learn's data sets or from a synthetic generator. Only an
     http(s) address is downloaded.
 
     Args:
@@ -93,12 +94,13 @@ def read_table(
         values there and in spreadsheets.
       choice: the columns to use.
       seed: seed of a synthetic generator.
-      num_rows: number of rows to generate, or of first rows to keep.
-      dialect: the way in which the file is written.
+      num_rows: number of rows to generate, or of first rows to read.
+      dialect: how the file is written.
       sha256: SHA-256 that the file at an address must have.
 
     Raises:
-      ValueError: naming the file and line or column, what was expected, what came and what to do.
+      ValueError: the message names the file and line or column, what was expected, what was found
+        and what to do.
 
     >>> read_table("sklearn:iris").x.shape
     (150, 4)
@@ -120,16 +122,15 @@ def read_columns(
 ) -> Columns:
     """Every column of a source by name; see `read_table`.
 
-    Columns named in `exact` have names, of groups say, which stay as they are written: 007 is not
-    7, and no two whole numbers merge."""
+    Columns in `exact` hold names, say of groups, which stay unchanged: 007 is not 7, and no two
+    whole numbers merge."""
     kind, _, name = source.partition(":")
     if kind == "synthetic":
         if name not in GENERATORS:
             raise fail(source, "a generator that there is", repr(name), nearest(name, GENERATORS))
         generator = GENERATORS[name]
-        return FileColumns(
-            generator.draw(np.random.default_rng(seed), num_rows or generator.num_rows)
-        )
+        rng = np.random.default_rng(seed)
+        return FileColumns(generator.draw(rng, num_rows or generator.num_rows))
     if kind == "sklearn":
         found = _sklearn_columns(source, name)
     elif is_parquet(source):
@@ -144,8 +145,8 @@ def read_columns(
 
 
 def names_of_columns(source: str, dialect: Dialect = USUAL) -> list[str] | None:
-    """The names of the columns of a source, of a text file from its header alone; None where they
-    cannot be read."""
+    """The column names of a source, for a text file from its header alone; None if they cannot be
+    read."""
     try:
         if Path(source).suffix.lower() in (".csv", ".tsv", ".txt") and not is_url(source):
             return read_delimited_file(Path(source).expanduser(), dialect).header
@@ -154,12 +155,11 @@ def names_of_columns(source: str, dialect: Dialect = USUAL) -> list[str] | None:
             return from_parquet(files[0], lambda file: file.schema_arrow).names if files else None
         return list(read_columns(source, num_rows=1, dialect=dialect))
     except (OSError, ValueError, ImportError):
-        return None  # whoever reads the data says what is wrong
+        return None  # reading the data reports the error
 
 
 def is_parquet(source: str) -> bool:
-    """Tells whether a source is a folder, which then is one of Parquet files, or an address in a
-    store."""
+    """True for a folder, which then is one of Parquet files, and for an address in a store."""
     return is_address(source) or Path(source).expanduser().is_dir()
 
 
@@ -175,17 +175,15 @@ def _reader(path: Path) -> Callable[[Path, Dialect, Container[str], Notes], Colu
 
 def _sklearn_columns(source: str, name: str) -> Columns:
     if name not in BUNDLED:
-        raise fail(
-            source, "a data set that comes with scikit-learn", repr(name), nearest(name, BUNDLED)
-        )
+        expected = "a data set that comes with scikit-learn"
+        raise fail(source, expected, repr(name), nearest(name, BUNDLED))
     bunch = getattr(require_extra("sklearn.datasets"), f"load_{name}")()
     names = [str(name).removesuffix(" (cm)").replace(" ", "_") for name in bunch.feature_names]
     columns = dict(zip(names, np.asarray(bunch.data, float).T, strict=True))
+    target = np.asarray(bunch.target, float)
     if "target_names" in bunch and name != "digits":
-        return columns | {
-            "target": np.array([str(bunch.target_names[i]) for i in bunch.target], object)
-        }
-    return columns | {"target": np.asarray(bunch.target, float)}
+        target = np.array([str(bunch.target_names[i]) for i in bunch.target], object)
+    return columns | {"target": target}
 
 
 def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
@@ -194,27 +192,14 @@ def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> C
     may_have_commas = dialect.decimal == "," or (dialect.decimal is None and table.separator != ",")
     names = with_points(header, None, f"{path}:{table.line}")[0] if may_have_commas else header
     _check_header(names, f"{path}:{table.line}", notes)
-    cells: list[list[str]] = []
-    ends: list[int] = []
-    for line, row in table.rows:
-        if len(row) < len(header):
-            remedy = "correct the line" + "; remove comments below the header" * row[
-                0
-            ].lstrip().startswith("#")
-            raise fail(
-                f"{path}:{line}", f"{len(header)} cells, as in the header", f"{len(row)}", remedy
-            )
-        cells.append(row)
-        ends.append(line)
-    _drop_empty_end(path, cells, ends, notes)
-    _say_comments(path, "Line", [row[0] for row in cells], ends, notes)
-    raw = {name: [row[place] for row in cells] for place, name in enumerate(header) if name}
+    rows, ends = _full_rows(path, table, notes)
+    raw = {name: [row[place] for row in rows] for place, name in enumerate(header) if name}
     columns = {name: [cell.strip() for cell in column] for name, column in raw.items()}
     _say_blanks(raw, notes)
     numeric = [name for name in columns if name not in exact]
-    sign = (
-        _to_points(path, columns, numeric, dialect, notes) if may_have_commas else dialect.decimal
-    )
+    sign = dialect.decimal
+    if may_have_commas:
+        sign = _to_points(path, columns, numeric, dialect, notes)
     words = missing_words(dialect.missing_words, written_by_people=True)
     cleared = {name: without_words(cells, words, name in exact) for name, cells in columns.items()}
     _say_codes(columns, cleared, notes)
@@ -232,35 +217,51 @@ def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> C
     return found
 
 
+def _full_rows(path: Path, table: DelimitedFile, notes: Notes) -> tuple[list[list[str]], list[int]]:
+    """The rows of a text file, each as long as the header, and the lines on which they end."""
+    rows: list[list[str]] = []
+    ends: list[int] = []
+    width = len(table.header)
+    for line, row in table.rows:
+        if len(row) < width:
+            remedy = "correct the line"
+            if row[0].lstrip().startswith("#"):
+                remedy = f"{remedy}; remove comments below the header"
+            raise fail(f"{path}:{line}", f"{width} cells, as in the header", f"{len(row)}", remedy)
+        rows.append(row)
+        ends.append(line)
+    _drop_empty_end(path, rows, ends, notes)
+    _say_comments(path, "Line", [row[0] for row in rows], ends, notes)
+    return rows, ends
+
+
 def _drop_empty_end(path: Path, cells: list[list[str]], ends: list[int], notes: Notes) -> None:
-    """Drops the last rows as far as they have separators alone, which spreadsheets write below a
-    table. Such rows between others stay: they are rows whose cells are all missing."""
+    """Drops the last rows that have only separators, which spreadsheets write below a table. Such
+    rows between others stay: they are rows whose cells are all missing."""
     last = len(cells)
     while last and len(cells[last - 1]) > 1 and not any(cell.strip() for cell in cells[last - 1]):
         last -= 1
     if last == len(cells) or not last:
         return
-    said = (
-        f"line {ends[last]} has"
-        if last + 1 == len(cells)
-        else f"lines {ends[last]} to {ends[-1]} have"
-    )
-    notes.add(f"The last {said} no value in {path.name}: left out.")
+    place = f"lines {ends[last]} to {ends[-1]} have"
+    if last + 1 == len(cells):
+        place = f"line {ends[last]} has"
+    notes.add(f"The last {place} no value in {path.name}: left out.")
     del cells[last:], ends[last:]
 
 
 FAULT_OF_SHEET = re.compile(r"#[A-Z/0]+[!?]?")
-"""What a spreadsheet writes in place of a value that it cannot compute, such as #DIV/0!."""
+"""The text of a spreadsheet for a value that it cannot compute, such as #DIV/0!."""
 
 
 def _say_comments(
     path: Path, called: str, first_cells: Sequence[str], ends: Sequence[int], notes: Notes
 ) -> None:
-    """Notes rows that may be comments: few among others begin with #."""
-    is_one = lambda cell: (
+    """Notes rows that may be comments: a minority that begins with #."""
+    is_comment = lambda cell: (
         cell.lstrip().startswith("#") and FAULT_OF_SHEET.fullmatch(cell.strip()) is None
     )
-    marked = [line for line, cell in zip(ends, first_cells, strict=True) if is_one(cell)]
+    marked = [line for line, cell in zip(ends, first_cells, strict=True) if is_comment(cell)]
     if marked and 2 * len(marked) <= len(ends):
         more = "" if len(marked) == 1 else f", and {len(marked) - 1:,} more"
         notes.add(
@@ -276,8 +277,8 @@ def _to_points(
     dialect: Dialect,
     notes: Notes,
 ) -> Decimal | None:
-    """Decimal points in place of commas, in the columns that may be of numbers; returns the decimal
-    sign of the file, None where no cell shows it."""
+    """Replaces decimal commas by points in the columns that may be of numbers; returns the decimal
+    sign of the file, None if no cell shows it."""
     sign = dialect.decimal or dialect.decimal_before
     if (
         dialect.decimal is None
@@ -287,37 +288,38 @@ def _to_points(
         sign = None  # training had points; this file has commas
     changed: dict[str, str] = {}
     for name in [] if sign == "." else numeric:
-        own = sign
         cells = columns[name]
         doubtful = doubtful_point(cells)
-        columns[name], cell = with_points(cells, own, f"{path}, column {name!r}")
-        changed |= {name: cell} if cell and own is None else {}
+        columns[name], cell = with_points(cells, sign, f"{path}, column {name!r}")
+        if cell and sign is None:
+            changed[name] = cell
         if doubtful and not cell and dialect.decimal is None:
             notes.add(_points_note(name, doubtful, columns[name][cells.index(doubtful)]))
     if changed:
         cell = next(iter(changed.values()))
-        said = (
+        notes.add(
             f"In {listed(changed)} commas stand before decimals, as in {cell!r}, and points "
-            "between thousands."
+            "between thousands. If not, set decimal."
         )
-        notes.add(f"{said} If not, set decimal.")
         return ","
     return dialect.decimal or (sign if sign == "," else None)
 
 
 def _points_note(name: str, cell: str, read: str) -> str:
-    """The note on a column whose points may stand before decimals or between thousands."""
+    """The note about a column whose points may stand before decimals or between thousands."""
     if read == cell:
-        said = f"In {name!r} points stand before decimals, as in {cell!r}."
-        return f"{said} If they divide thousands, set decimal to a comma."
-    said = (
-        f"In {name!r} points divide thousands, as training had decimal commas: {cell!r} is {read}."
+        return (
+            f"In {name!r} points stand before decimals, as in {cell!r}. If they divide thousands, "
+            "set decimal to a comma."
+        )
+    return (
+        f"In {name!r} points divide thousands, as training had decimal commas: {cell!r} is {read}. "
+        "If not, set decimal."
     )
-    return f"{said} If not, set decimal."
 
 
 def _column(cells: list[str], name: str, exact: bool, notes: Notes) -> np.ndarray:
-    """The cells of a text file: numbers, or text. Whole numbers that are rounded are told."""
+    """The cells of a text file as numbers, or as text. Rounded whole numbers are noted."""
     if exact:
         return np.array(cells, object)
     column = parse_column(cells)
@@ -331,17 +333,17 @@ def _column(cells: list[str], name: str, exact: bool, notes: Notes) -> np.ndarra
 
 
 def _say_blanks(raw: Mapping[str, Sequence[Any]], notes: Notes) -> None:
-    """A note where two texts of a column are one without the blanks around them."""
+    """Notes that two texts of a column become one without the blanks around them."""
     for name, cells in raw.items():
         distinct = {cell for cell in cells if isinstance(cell, str)}
         if len(distinct) == len({cell.strip() for cell in distinct}):
             continue
         texts: dict[str, str] = {}
         for cell in sorted(distinct):
-            other = texts.setdefault(cell.strip(), cell)
-            if other != cell and cell.strip():
+            first = texts.setdefault(cell.strip(), cell)
+            if first != cell and cell.strip():
                 notes.add(
-                    f"Blanks around cells are left out: {other!r} and {cell!r} are one in the "
+                    f"Blanks around cells are left out: {first!r} and {cell!r} are one in the "
                     f"column {name!r}."
                 )
                 break
@@ -350,24 +352,23 @@ def _say_blanks(raw: Mapping[str, Sequence[Any]], notes: Notes) -> None:
 def _say_codes(
     columns: Mapping[str, Sequence[str]], cleared: Mapping[str, Cleared], notes: Notes
 ) -> None:
-    """Notes cells of columns of numbers that stand for a missing value by a sign of their own, such
-    as a point."""
+    """Notes signs that stand for a missing value in columns of numbers, such as a point."""
     for name, cells in columns.items():
-        own = cleared[name]
+        column = cleared[name]
         codes = [
             cell
-            for cell, now in zip(cells, own.cells, strict=True)
-            if cell and not now and cell.lower() in CODES
+            for cell, new_cell in zip(cells, column.cells, strict=True)
+            if cell and not new_cell and cell.lower() in CODES
         ]
-        if codes and own.written is None:
+        if codes and column.written is None:
             notes.add(
                 f"In {name!r} {codes[0]!r} stands for a missing value ({len(codes):,} cells)."
             )
 
 
 def _check_header(header: list[str], where: str, notes: Notes) -> None:
-    """Looks at names that are numbers twice: the first row of a file without a header would be
-    taken for names."""
+    """Checks names that are numbers: the first row of a file without a header would be taken for
+    names."""
     named = [name for name in header if name]
     if len(named) < len(header):
         places = ", ".join(str(place) for place, name in enumerate(header, 1) if not name)
@@ -411,7 +412,7 @@ def _sheet(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) ->
 
 
 def _say_empty_rows(path: Path, numbers: Sequence[int], notes: Notes) -> None:
-    """Notes the rows between those of a table that hold nothing."""
+    """Notes the empty rows between those of a table."""
     gaps = np.diff(numbers) - 1
     if gaps.any():
         first = numbers[int(np.argmax(gaps > 0))] + 1
@@ -422,19 +423,14 @@ def _say_empty_rows(path: Path, numbers: Sequence[int], notes: Notes) -> None:
 
 
 def _check_digits(values: Sequence[Any], where: str) -> None:
-    """Raises a DataError on names that are numbers of more digits than a spreadsheet holds: some
-    would be one."""
-    long = next(
-        (value for value in values if isinstance(value, float) and abs(value) >= EXACT), None
-    )
+    """Raises a DataError for names that are numbers with more digits than a spreadsheet holds: some
+    would become one."""
+    is_long = lambda value: isinstance(value, float) and abs(value) >= EXACT
+    long = next((value for value in values if is_long(value)), None)
     if long is not None:
         expected = "names of at most 15 digits, which is what numbers of a spreadsheet hold"
-        raise fail(
-            where,
-            expected,
-            f"{long:.0f}",
-            "format the column as text and enter the names again, or use CSV",
-        )
+        remedy = "format the column as text and enter the names again, or use CSV"
+        raise fail(where, expected, f"{long:.0f}", remedy)
 
 
 def _make_columns(
@@ -445,69 +441,72 @@ def _make_columns(
     notes: Notes,
     rows: RowNames | None = None,
 ) -> FileColumns:
-    """Columns of a file that has types, with the cells of those that are not of plain numbers."""
+    """Columns of a file with types, and the cells of columns that are not of plain numbers."""
     _say_blanks({column_name(name.strip()): cells for name, cells in raw.items()}, notes)
     names = _names_without_blanks(list(raw), path, notes)
     cleared = {
-        name: without_words(strip_blanks(raw[own]), words, name in exact)
-        for own, name in names.items()
+        name: without_words(strip_blanks(raw[raw_name]), words, name in exact)
+        for raw_name, name in names.items()
     }
     values = {
         name: [None if is_missing(cell) else cell for cell in column.cells]
         for name, column in cleared.items()
     }
-    found = {name: _from_arrow(cells, name, name in exact, notes) for name, cells in values.items()}
-    columns = FileColumns(found, rows)
+    arrays = {
+        name: _from_arrow(cells, name, name in exact, notes) for name, cells in values.items()
+    }
+    columns = FileColumns(arrays, rows)
     columns.written = {
         name: column.written for name, column in cleared.items() if column.written is not None
     }
     for name, cells in values.items():
-        plain = all(value is None or type(value) in (int, float) for value in cells)
-        if name in exact or not plain:
+        is_plain = all(value is None or type(value) in (int, float) for value in cells)
+        if name in exact or not is_plain:
             columns.cells[name] = np.empty(len(cells), object)
             columns.cells[name][:] = cells
     return columns
 
 
 def _names_without_blanks(names: Sequence[str], path: object, notes: Notes) -> dict[str, str]:
-    """The names of columns without the blanks around them, by their own; a column without a name is
-    left out. Raises DataError: two names are one without them."""
-    short = {name: column_name(name.strip()) for name in names}
-    kept = [name for name in short.values() if name]
-    if twice := [name for place, name in enumerate(kept) if name in kept[:place]]:
+    """By the raw names, the names without the blanks around them; a column without a name is left
+    out. Raises DataError if two names become one."""
+    stripped = {name: column_name(name.strip()) for name in names}
+    non_empty = [name for name in stripped.values() if name]
+    if twice := [name for place, name in enumerate(non_empty) if name in non_empty[:place]]:
         got = f"{listed(twice)} more than once, without the blanks around names"
         raise fail(path, "columns of distinct names", got, "rename those columns, or remove them")
-    if len(kept) < len(names):
-        places = ", ".join(str(place) for place, name in enumerate(short.values(), 1) if not name)
+    if len(non_empty) < len(names):
+        empty = [str(place) for place, name in enumerate(stripped.values(), 1) if not name]
         notes.add(
-            f"A column without a name (column {places}) is left out: give it one to have it read."
+            f"A column without a name (column {', '.join(empty)}) is left out: give it one to have "
+            "it read."
         )
-    return {own: name for own, name in short.items() if name}
+    return {raw_name: name for raw_name, name in stripped.items() if name}
 
 
 def _parquet(path: str | Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
-    """The columns of a Parquet file, or of a folder of them with those that the names of its
+    """The columns of a Parquet file, or of a folder of them with the columns that names of inner
     folders give."""
     parts = parquet_parts(path)
     if not parts:
         raise no_parquet(path)
     if not is_address(path):
         check_one_format(Path(path).expanduser(), parts[0].file)
-    tables = [
-        from_parquet(part.file, functools.partial(_whole, part.file), texts_once=True)
-        for part in parts
-    ]
+    tables = []
+    for part in parts:
+        read = functools.partial(_read_whole, part.file)
+        tables.append(from_parquet(part.file, read, texts_once=True))
     names = _alike(path, tables, notes)
     values = {
         name: [value for table in tables for value in to_values(table.column(name))]
         for name in names
     }
-    beside = folder_cells(parts, [table.num_rows for table in tables])
-    values |= {name: cells for name, cells in beside.items() if name not in names}
+    sizes = [table.num_rows for table in tables]
+    for name, cells in folder_cells(parts, sizes).items():
+        if name not in names:
+            values[name] = cells
     _truths_as_numbers(values, notes)
-    rows = rows_of_files(
-        _sizes_by_name(path, [part.file for part in parts], [table.num_rows for table in tables])
-    )
+    rows = rows_of_files(_sizes_by_name(path, [part.file for part in parts], sizes))
     columns = _make_columns(
         values, path, missing_words(dialect.missing_words, False), exact, notes, rows
     )
@@ -523,8 +522,8 @@ def _sizes_by_name(path: str | Path, files: Sequence[str], sizes: Sequence[int])
 
 
 def _truths_as_numbers(values: dict[str, list], notes: Notes) -> None:
-    """Makes True and False 1 and 0 in columns that have numbers too, in other files: one column has
-    one kind of values, and its names are those of numbers. It is told."""
+    """Makes True and False 1 and 0 in columns that have numbers in other files, with a note: a
+    column has one kind of values, and its names are those of numbers."""
     for name, cells in values.items():
         kinds = {type(cell) for cell in cells}
         if bool in kinds and kinds & {int, float}:
@@ -535,15 +534,15 @@ def _truths_as_numbers(values: dict[str, list], notes: Notes) -> None:
 
 
 def _declared_order(tables: Sequence[Any], name: str) -> tuple[str, ...]:
-    """The categories of a column in the order that all files declare; none where a file declares no
-    order."""
+    """The categories of a column in the order that all files declare; () if a file declares
+    none."""
     orders = set()
     for table in tables:
         column = table.column(name)
-        is_ordered = getattr(column.type, "ordered", False) and column.num_chunks
-        orders.add(
-            tuple(map(_category, column.chunk(0).dictionary.to_pylist())) if is_ordered else ()
-        )
+        categories: list[Any] = []
+        if getattr(column.type, "ordered", False) and column.num_chunks:
+            categories = column.chunk(0).dictionary.to_pylist()
+        orders.add(tuple(map(_category, categories)))
     return orders.pop() if len(orders) == 1 else ()
 
 
@@ -551,8 +550,8 @@ def _category(value: Any) -> str:
     return name_of(value.strip() if isinstance(value, str) else value)
 
 
-def _whole(file: str, opened: Any) -> Any:
-    """The table in a file. Raises DataError: it is larger than memory, or has other rows than it
+def _read_whole(file: str, opened: Any) -> Any:
+    """The table in a file. Raises DataError if it is larger than memory, or has other rows than it
     says."""
     number = opened.metadata.num_rows
     width = len(opened.schema_arrow.names)
@@ -564,20 +563,14 @@ def _whole(file: str, opened: Any) -> Any:
 
 
 def _alike(path: str | Path, tables: Sequence[Any], notes: Notes) -> list[str]:
-    """The names of the columns, which all tables have, without the index of a data frame."""
+    """The column names, which all tables have, without the index of a data frame."""
     names = tables[0].column_names
     if len(set(names)) < len(names):
         raise fail(path, "columns of distinct names", listed(names), "rename them")
-    if other := next(
-        (table.column_names for table in tables if sorted(table.column_names) != sorted(names)),
-        None,
-    ):
-        raise fail(
-            path,
-            f"the columns {listed(names)} in each file",
-            listed(other),
-            "write all files alike",
-        )
+    for table in tables:
+        if sorted(table.column_names) != sorted(names):
+            expected = f"the columns {listed(names)} in each file"
+            raise fail(path, expected, listed(table.column_names), "write all files alike")
     for name in filter(is_index, names):
         notes.add(index_note(name))
     return [name for name in names if not is_index(name)]
@@ -594,28 +587,27 @@ def _from_arrow(values: list, name: str, exact: bool, notes: Notes) -> np.ndarra
 
 
 def _numbers(values: list, name: str, notes: Notes) -> np.ndarray:
-    """Floats, NaN where one is missing. Whole numbers that floats do not hold stay whole where none
-    is missing, and are said to be rounded where some are."""
-    found = np.array([np.nan if value is None else float(value) for value in values], float)
-    large = np.flatnonzero(np.abs(found) >= EXACT).tolist()
+    """Floats, NaN for missing values. Whole numbers that floats do not hold stay whole if none is
+    missing; else a note says that they are rounded."""
+    numbers = np.array([np.nan if value is None else float(value) for value in values], float)
+    large = np.flatnonzero(np.abs(numbers) >= EXACT).tolist()
     rounded = [
         place
         for place in large
-        if isinstance(values[place], int) and int(found[place]) != values[place]
+        if isinstance(values[place], int) and int(numbers[place]) != values[place]
     ]
     if not rounded:
-        return found
-    if (
-        all(isinstance(value, int) for value in values)
-        and (integers := smallest_integers(values)) is not None
-    ):
-        return integers
+        return numbers
+    if all(isinstance(value, int) for value in values):
+        integers = smallest_integers(values)
+        if integers is not None:
+            return integers
     notes.add(_rounding_note(name, values[rounded[0]]))
-    return found
+    return numbers
 
 
 def _rounding_note(name: str, first: int) -> str:
-    """The note on whole numbers that floats do not hold."""
+    """The note about whole numbers that floats do not hold."""
     return (
         f"Whole numbers of the column {name!r} are rounded, such as {first} to "
         f"{int(float(first))}: others are missing or no whole numbers. If they are names, write "
@@ -624,43 +616,38 @@ def _rounding_note(name: str, first: int) -> str:
 
 
 def _arrays(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> Columns:
-    """A vector is a column of its own name; the columns of a matrix have its name followed by 0, 1,
-    ..."""
+    """The columns of arrays: a vector is a column of its name; the columns of a matrix have its
+    name followed by 0, 1, ..."""
     arrays = load_arrays(path)
     shapes = {name: array.shape for name, array in arrays.items()}
-    if (
-        any(array.ndim not in (1, 2) for array in arrays.values())
-        or len({shape[0] for shape in shapes.values()}) != 1
-    ):
+    are_tables = all(array.ndim in (1, 2) for array in arrays.values())
+    if not are_tables or len({shape[0] for shape in shapes.values()}) != 1:
         expected = "vectors and matrices with one row an observation"
         raise fail(path, expected, str(shapes), "save no other arrays with them")
-    found: dict[str, np.ndarray] = {}
+    raw: dict[str, np.ndarray] = {}
     for name, array in arrays.items():
-        columns = (
-            {name: array}
-            if array.ndim == 1
-            else {f"{name}{i}": column for i, column in enumerate(array.T)}
-        )
-        if twice := found.keys() & columns.keys():
+        columns = {name: array}
+        if array.ndim == 2:
+            columns = {f"{name}{i}": column for i, column in enumerate(array.T)}
+        if twice := raw.keys() & columns.keys():
             got = f"{listed(sorted(twice))} twice, from an array of that name and from a matrix"
-            raise fail(
-                path, "columns of distinct names", got, "save one of the arrays under another name"
-            )
-        found |= columns
+            remedy = "save one of the arrays under another name"
+            raise fail(path, "columns of distinct names", got, remedy)
+        raw |= columns
     words = missing_words(dialect.missing_words, written_by_people=False)
-    cleared = {name: _clear_words(values, words, name in exact) for name, values in found.items()}
-    made = FileColumns(
+    cleared = {name: _clear_words(values, words, name in exact) for name, values in raw.items()}
+    found = FileColumns(
         {name: _as_column(column.cells, name in exact) for name, column in cleared.items()}
     )
-    made.written = {
+    found.written = {
         name: column.written for name, column in cleared.items() if column.written is not None
     }
-    return made
+    return found
 
 
 def _clear_words(values: np.ndarray, words: MissingWords, exact: bool) -> Cleared:
-    """The cells of an array: texts of one of text, or of truths that are names; else the array
-    itself."""
+    """The cells of an array of text, or of truth values that are names, without words for missing
+    cells; other arrays unchanged."""
     if values.dtype.kind in "US" or (exact and values.dtype.kind == "b"):
         cells = [
             (value.decode() if isinstance(value, bytes) else str(value)).strip()
@@ -671,7 +658,7 @@ def _clear_words(values: np.ndarray, words: MissingWords, exact: bool) -> Cleare
 
 
 def _as_column(values: Any, exact: bool) -> np.ndarray:
-    """Whole numbers stay whole, so that no two of them merge; names stay as they are written."""
+    """Whole numbers stay whole, so that no two of them merge; names stay unchanged."""
     if isinstance(values, list):
         return np.array(values, object) if exact else parse_column(values)
     return values if values.dtype.kind in "iu" else values.astype(float)

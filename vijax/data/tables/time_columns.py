@@ -1,4 +1,4 @@
-"""Columns of times: how they are written, their numbers, and what their names say of them."""
+"""Columns of times: their formats, their numbers, and the meaning of their names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vijax.data.tables.time_names import (
 )
 
 LEAST_USUAL = 0.5
-"""The share of cells of one format from which on the others are mistakes."""
+"""Least share of cells of one format by which the other cells are taken for mistakes."""
 WRITE_DATES = (
     "write dates as 2024-05-31, with a time as 2024-05-31 14:30:00, to the microsecond at most"
 )
@@ -35,10 +35,10 @@ class TimeColumn(NamedTuple):
 
     Attributes:
       name: its name.
-      format: how it is written.
-      numbers: its times as numbers, NaN where one is missing.
-      kind: "date", "clock", "step", "part", "counter", "word" (its name sounds of time), or ""
-          (numbers alone).
+      format: its format.
+      numbers: its times as numbers, NaN for missing ones.
+      kind: "date", "clock", "step", "part", "counter", "word" (its name has a word of time), or ""
+        (only numbers).
     """
 
     name: str
@@ -48,27 +48,25 @@ class TimeColumn(NamedTuple):
 
     @property
     def coarseness(self) -> int:
-        """The place of a part of a date among all parts; dates come first, times of a day beside
-        hours."""
+        """The place of a part of a date among all parts, coarsest first; dates come first, times of
+        a day go with hours."""
         if self.kind == "date":
             return -1
-        part = (
-            "hour"
-            if self.format == dates.TIME_OF_DAY or self.kind == "clock"
-            else part_of_date(self.name)
-        )
-        return list(PARTS).index(part or "hour")
+        part = "hour"
+        if self.format != dates.TIME_OF_DAY and self.kind != "clock":
+            part = part_of_date(self.name) or "hour"
+        return list(PARTS).index(part)
 
     @property
     def is_whole(self) -> bool:
-        """True of whole numbers, or dates."""
-        there = self.numbers[np.isfinite(self.numbers)]
-        return self.format != NUMBER or bool(np.all(there == np.floor(there)))
+        """True for whole numbers, or dates."""
+        finite = self.numbers[np.isfinite(self.numbers)]
+        return self.format != NUMBER or bool(np.all(finite == np.floor(finite)))
 
 
 def _numbers(values: np.ndarray) -> np.ndarray | None:
-    """The values as numbers, whole ones that floats do not hold as integers; None where one is
-    text, or none is a number."""
+    """The values as numbers, as integers if floats do not hold them; None if one is text, or none
+    is a number."""
     if values.dtype == object and not_numbers(values).any():
         return None
     if (integers := _long_integers(values)) is not None:
@@ -78,23 +76,21 @@ def _numbers(values: np.ndarray) -> np.ndarray | None:
 
 
 def _long_integers(values: np.ndarray) -> np.ndarray | None:
-    """Whole numbers of which floats do not hold all, as integers; None of others."""
-    if (
-        values.dtype.kind not in "iu"
-        or not len(values)
-        or max(abs(int(values.min())), int(values.max())) < EXACT
-    ):
+    """Whole numbers as integers, if floats do not hold all of them; else None."""
+    if values.dtype.kind not in "iu" or not len(values):
+        return None
+    if max(abs(int(values.min())), int(values.max())) < EXACT:
         return None
     return values.astype(np.int64) if int(values.max()) < 2**63 else None
 
 
 def are_numbers(values: np.ndarray) -> bool:
-    """True of a column of numbers, some of which are there."""
+    """True for a column of numbers that are not all missing."""
     return _numbers(values) is not None
 
 
 def as_time_column(name: str, values: np.ndarray, rows: GroupedRows) -> TimeColumn | None:
-    """The column as one that may order rows; None where it cannot."""
+    """The column as one that may order rows; None if it cannot."""
     numbers = _numbers(values)
     if numbers is not None:
         kind = _kind(name, numbers, rows)
@@ -102,26 +98,24 @@ def as_time_column(name: str, values: np.ndarray, rows: GroupedRows) -> TimeColu
             return TimeColumn(name, dates.COMPACT, seconds, "date")
         return TimeColumn(name, NUMBER, numbers, kind)
     missing = are_missing(values)
+    texts = [str(value) for value in values]
     cells = [str(value) for value in values[~missing]]
     fitting = _fitting_formats(name, cells)
     if not fitting:
         return None
-    numbers_of = {
-        form: dates.read_dates([str(value) for value in values], form) for form in fitting
-    }
-    if len(fitting) > 1:
-        fitting = [
-            form for form in fitting if not missing.any() and rows.never_falls(numbers_of[form])
-        ] or fitting
+    by_format = {form: dates.read_dates(texts, form) for form in fitting}
+    if len(fitting) > 1 and not missing.any():
+        fitting = [form for form in fitting if rows.never_falls(by_format[form])] or fitting
     if tuple(fitting) in dates.SLASHES:
-        return None  # day or month first? `unclear_day` says so
-    kind = "part" if fitting[0] in (dates.MONTH, dates.TIME_OF_DAY) else "date"
-    return TimeColumn(name, fitting[0], numbers_of[fitting[0]], kind)
+        return None  # `unclear_day` reports that the day or the month may be first
+    form = fitting[0]
+    kind = "part" if form in (dates.MONTH, dates.TIME_OF_DAY) else "date"
+    return TimeColumn(name, form, by_format[form], kind)
 
 
 def _fitting_formats(name: str, cells: list[str]) -> list[str]:
-    """The formats that fit all cells. Years of two digits count where the name says that these are
-    times: 1.2.10 may be a version, or a section."""
+    """The formats that fit all cells. Years of two digits count only if the name is one of times:
+    1.2.10 may be a version, or a section."""
     fitting = dates.fitting_formats(cells)
     if is_called_a_time(name) or sounds_of_time(name):
         return fitting
@@ -129,7 +123,7 @@ def _fitting_formats(name: str, cells: list[str]) -> list[str]:
 
 
 def _compact_dates(numbers: np.ndarray) -> np.ndarray | None:
-    """Numbers such as 20240531 as seconds since 1970; None where one is no date."""
+    """Numbers such as 20240531 as seconds since 1970; None if one is no date."""
     if numbers.dtype.kind != "f" or np.any(numbers != np.floor(numbers)):
         return None
     seconds = dates.read_dates([f"{number:.0f}" for number in numbers], dates.COMPACT)
@@ -137,16 +131,15 @@ def _compact_dates(numbers: np.ndarray) -> np.ndarray | None:
 
 
 class UnreadTimes(NamedTuple):
-    """A column that should be one of times by its name or by most of its cells, and cannot be read
-    as such.
+    """A column of times, by its name or by most of its cells, with cells that cannot be read.
 
     Attributes:
       name: its name.
       row: the first row whose cell is not read.
       cell: that cell.
-      num_cells: how many such cells there are.
-      is_certain: whether it holds times without doubt: its name is one of times, and its cells have
-          digits.
+      num_cells: number of such cells.
+      is_certain: whether it surely holds times: its name is one of times, and its cells have
+        digits.
     """
 
     name: str
@@ -156,19 +149,19 @@ class UnreadTimes(NamedTuple):
     is_certain: bool
 
     def cells_text(self, at: RowName) -> str:
-        """The cells in the words of an error."""
+        """The cells, as the text of an error."""
         return f"{self.cell[:40]!r} in {at(self.row)} ({self.num_cells:,} such)"
 
 
 def unread_times(name: str, values: np.ndarray) -> UnreadTimes | None:
-    """The part of a column of times that cannot be read; None of others, and of those that can be
-    or are unclear."""
+    """The part of a column of times that cannot be read; None for other columns, and for times that
+    can be read or are unclear."""
     if _numbers(values) is not None or values.dtype != object or unclear_day(values) is not None:
         return None
     missing = are_missing(values)
     cells = [str(value) for value in values]
-    there = [cell for cell, gap in zip(cells, missing, strict=True) if not gap]
-    form, share = dates.nearest_format(there)
+    present = [cell for cell, is_empty in zip(cells, missing, strict=True) if not is_empty]
+    form, share = dates.nearest_format(present)
     is_usual = share >= LEAST_USUAL
     is_clock = plain_name(name) in CLOCKS
     if not (is_usual or is_clock):
@@ -177,14 +170,14 @@ def unread_times(name: str, values: np.ndarray) -> UnreadTimes | None:
     unread = np.flatnonzero(~np.isfinite(seconds) & ~missing)
     if not len(unread):
         return None
-    with_digits = sum(any(letter.isdigit() for letter in cell) for cell in there)
+    with_digits = sum(any(letter.isdigit() for letter in cell) for cell in present)
     has_a_name = is_clock or is_called_a_time(name) or sounds_of_time(name)
-    is_certain = has_a_name and (is_usual or 2 * with_digits >= len(there))
+    is_certain = has_a_name and (is_usual or 2 * with_digits >= len(present))
     return UnreadTimes(name, int(unread[0]), cells[unread[0]], len(unread), is_certain)
 
 
 def unclear_day(values: np.ndarray) -> str | None:
-    """The first of dates of which nobody can tell the day from the month; None of other columns."""
+    """The first of dates whose day cannot be told from the month; None for other columns."""
     if values.dtype != object:
         return None
     cells = [str(value) for value in values[~are_missing(values)]]
@@ -192,12 +185,12 @@ def unclear_day(values: np.ndarray) -> str | None:
 
 
 def _kind(name: str, numbers: np.ndarray, rows: GroupedRows) -> str:
-    """The part of time that the name of a column of numbers says, where the numbers do not belie
+    """The kind of time that a column of numbers has by its name, unless its numbers contradict
     it."""
     plain = plain_name(name)
-    there = numbers[np.isfinite(numbers)]
-    is_whole = bool(np.all(there == np.floor(there)))
-    is_complete = len(there) == len(numbers)
+    finite = numbers[np.isfinite(numbers)]
+    is_whole = bool(np.all(finite == np.floor(finite)))
+    is_complete = len(finite) == len(numbers)
     if plain in CLOCKS:
         return "clock"
     if part_of_date(name):
@@ -212,8 +205,7 @@ def _kind(name: str, numbers: np.ndarray, rows: GroupedRows) -> str:
 
 
 def find_format(values: np.ndarray, name: str, where: str, at: RowName) -> str:
-    """The way in which a column that orders rows is written. Raises DataError: it is not one of
-    times."""
+    """The format of a column that orders rows. Raises DataError if it is not one of times."""
     if _numbers(values) is not None:
         return NUMBER
     place = f"{where}, data.order {name!r}"
@@ -221,11 +213,9 @@ def find_format(values: np.ndarray, name: str, where: str, at: RowName) -> str:
     fitting = dates.fitting_formats(cells)
     if not fitting:
         unread = unread_times(name, values)
-        got = (
-            repr(next(iter(cells), "")) + ", among others"
-            if unread is None
-            else unread.cells_text(at)
-        )
+        got = repr(next(iter(cells), "")) + ", among others"
+        if unread is not None:
+            got = unread.cells_text(at)
         expected = "numbers, or dates of one format, such as 2024-05-31, 31.05.2024 or 2024Q2"
         raise fail(place, expected, got, "correct the cells, or name another column")
     if tuple(fitting) in dates.SLASHES:
@@ -235,33 +225,28 @@ def find_format(values: np.ndarray, name: str, where: str, at: RowName) -> str:
 
 
 def read_times(values: np.ndarray, name: str, form: str, where: str, at: RowName) -> TimeColumn:
-    """A column of times in a known format. Raises DataError: a cell is missing, or is not written
-    in it."""
+    """A column of times in a known format. Raises DataError if a cell is missing, or has another
+    format."""
     place = f"{where}, data.order {name!r}"
+    kind = "date"
     if form == NUMBER:
-        integers = _long_integers(values)
-        numbers = (
-            as_numbers(values, place, at, "write it as a number") if integers is None else integers
-        )
+        kind = ""
+        expected = "a number in every row"
+        numbers = _long_integers(values)
+        if numbers is None:
+            numbers = as_numbers(values, place, at, "write it as a number")
     else:
+        if form in (dates.MONTH, dates.TIME_OF_DAY):
+            kind = "part"
+        expected = f"a date in every row, written as {form}"
         cells = [str(value).strip() for value in values]
         numbers = dates.read_dates(cells, form)
-        if (
-            form in dates.OF_DAYS and form != dates.WITH_ZONE
-        ):  # dates with a type are written so, and leave no doubt
+        if form in dates.OF_DAYS and form != dates.WITH_ZONE:
+            # Dates with a type are written as ISO dates, which leave no doubt.
             numbers = np.where(np.isfinite(numbers), numbers, dates.read_dates(cells, dates.ISO))
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         row = int(bad[0])
         got = f"{str(values[row])[:40]!r} in {at(row)} ({len(bad)} such)"
-        expected = (
-            "a number in every row" if form == NUMBER else f"a date in every row, written as {form}"
-        )
         raise fail(place, expected, got, "correct or remove those rows")
-    if form == NUMBER:
-        kind = ""
-    elif form in (dates.MONTH, dates.TIME_OF_DAY):
-        kind = "part"
-    else:
-        kind = "date"
     return TimeColumn(name, form, numbers, kind)

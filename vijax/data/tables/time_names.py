@@ -10,13 +10,13 @@ CLOCKS = frozenset(
         "fecha", "tiempo",
     }
 )  # fmt: skip
-"""Names of columns that hold nothing but times, whatever their numbers are."""
+"""Names of columns that hold only times, whatever their numbers are."""
 STEPS = frozenset(
     {
         "t", "step", "steps", "timestep", "tick", "ticks", "frame", "epoch", "period", "wave", "visit", "days", "hours",
     }
 )  # fmt: skip
-"""Names that times have too where they are whole numbers, or rise from row to row."""
+"""Names of times if the numbers are whole, or rise from row to row."""
 COUNTERS = frozenset(
     {
         "index", "idx", "row", "rows", "rownames", "rowname", "seq", "nr", "no", "obs", "observation", "unnamed",
@@ -39,12 +39,12 @@ UNITS = re.compile(
     r"_.\-(\[/]+(?:s|secs?|seconds?|ms|us|ns|mins?|minutes?|h|hrs?|hours?|d|days?|weeks?|months?|years?|yrs?|utc|gmt"
     r"|index|idx|stamp|no|nr|num|number|id)[)\]]?$"
 )
-"""The end of a name that says a unit: time (s), time_ms, step_number."""
+"""The end of a name that is a unit: time (s), time_ms, step_number."""
 WORDS = re.compile(r"[A-Z]?[^\W_A-Z]+|[A-Z]+(?![^\W_A-Z])", re.UNICODE)
 
 
 def plain_name(name: str) -> str:
-    """The name in small letters, without a unit.
+    """The name in lower case, without a unit.
 
     >>> plain_name("Time (s)"), plain_name("time_ms"), plain_name("TimeStamp"), plain_name("Unnamed: 0")
     ('time', 'time', 'timestamp', 'unnamed')
@@ -55,12 +55,12 @@ def plain_name(name: str) -> str:
 
 
 def part_of_date(name: str) -> str:
-    """The part of a date that a column is called after; empty for others."""
+    """The part of a date that a column is named after; "" for other columns."""
     return next((part for part, names in PARTS.items() if plain_name(name) in names), "")
 
 
 def is_called_a_time(name: str) -> bool:
-    """True where a column has the name of times, of steps or of a part of a date.
+    """True if a column has a name for times, for steps or for a part of a date.
 
     >>> is_called_a_time("Time (s)"), is_called_a_time("month"), is_called_a_time("animal")
     (True, True, False)
@@ -69,6 +69,6 @@ def is_called_a_time(name: str) -> bool:
 
 
 def sounds_of_time(name: str) -> bool:
-    """True where a word of the name is one of time, as in visit_date."""
+    """True if a word of the name is one of time, as in visit_date."""
     words = {word.lower() for word in WORDS.findall(name)}
     return bool(words & (CLOCKS | PARTS.keys()))

@@ -1,4 +1,4 @@
-"""Remarks on rows in time: what orders them, and whether their steps are equal."""
+"""Remarks on rows in time: the columns that order them, and whether their steps are equal."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from vijax.data.tables.rows_in_time import GroupedRows, RowsInTime, TimedRows
 def say_order(
     in_time: RowsInTime, groups: Int[np.ndarray, " N"] | None, modelled: Sequence[str], notes: Notes
 ) -> None:
-    """Notes what orders the rows, what is left out for it, and whether steps are unequal or times
-    shared."""
+    """Notes the columns that order the rows, those that are left out for it, and unequal steps or
+    shared times."""
     timed = in_time.timed
     if timed is None:
         return
     rows = GroupedRows(groups, len(timed.rank))
     names = listed(timed.order.columns)
-    moved = int(np.sum(np.lexsort((timed.rank, rows.groups)) != rows.by_group))
-    elsewhere = f"; {moved:,} of {len(timed.rank):,} stood elsewhere in the file" if moved else ""
-    within = "" if groups is None else " within their groups"
+    num_moved = int(np.sum(np.lexsort((timed.rank, rows.groups)) != rows.by_group))
+    elsewhere = ""
+    if num_moved:
+        elsewhere = f"; {num_moved:,} of {len(timed.rank):,} stood elsewhere in the file"
+    groups_text = "" if groups is None else " within their groups"
     notes.add(
-        f"Rows are in the order of {names}{within} (data.order; none: as they lie){elsewhere}."
+        f"Rows are in the order of {names}{groups_text} (data.order; none: as they lie){elsewhere}."
     )
     out = [name for name in in_time.left_out if name not in modelled]
     if out:
-        which = (
-            "says when or which a row is, and is"
-            if len(out) == 1
-            else "say when or which a row is, and are"
-        )
+        verb = "say when or which a row is, and are"
+        if len(out) == 1:
+            verb = "says when or which a row is, and is"
         notes.add(
-            f"{listed(out)} {which} not modelled; to have it so, name all columns in data.columns."
+            f"{listed(out)} {verb} not modelled; to have it so, name all columns in data.columns."
         )
     shared = int(np.sum(rows.sorted_steps(timed.rank) == 0))
     if shared:
@@ -49,25 +49,25 @@ def say_order(
 
 
 def _say_steps(timed: TimedRows, rows: GroupedRows, notes: Notes) -> None:
-    """Notes steps of time that are not equal."""
+    """Notes unequal steps of time."""
     steps = equal_steps(timed, rows)
     if not len(steps) or steps.min() == steps.max() or steps.min() == 0:
         return
     different, counts = np.unique(steps, return_counts=True)
     usual = float(different[counts.argmax()])
-    other = int(np.sum(~np.isclose(steps, usual, rtol=1e-3)))
+    num_other = int(np.sum(~np.isclose(steps, usual, rtol=1e-3)))
     unit = _unit(timed, usual)
     low, high, middle = (_short(value / unit.size) for value in (steps.min(), steps.max(), usual))
     notes.add(
         f"Steps of {listed(timed.order.columns)} are unequal, from {low} to {high}{unit.name}, "
-        f"{other:,} of {len(steps):,} other than {middle}: the model takes all steps as equal. A "
-        "row of empty cells may fill a gap where the model takes missing values."
+        f"{num_other:,} of {len(steps):,} other than {middle}: the model takes all steps as equal. "
+        "A row of empty cells may fill a gap where the model takes missing values."
     )
 
 
 def equal_steps(timed: TimedRows, rows: GroupedRows) -> Float[np.ndarray, " S"]:
-    """The steps of time from row to row of one group, those that are equal but for rounding set
-    equal; dates on one day of the month go in months."""
+    """The steps of time from row to row of one group. Steps that are equal but for rounding are set
+    equal; dates on one day of the month are counted in months."""
     if timed.times is None:
         return np.zeros(0)
     steps = rows.sorted_steps(timed.times)
@@ -81,7 +81,7 @@ def equal_steps(timed: TimedRows, rows: GroupedRows) -> Float[np.ndarray, " S"]:
 
 
 def to_months(seconds: np.ndarray) -> np.ndarray | None:
-    """Months since year 0 of dates that all are on the first day, or the last, of a month; else
+    """Months since year 0, if all dates are on the first day of a month, or all on the last; else
     None."""
     days = (seconds // dates.DAY).astype("datetime64[D]")
     months = days.astype("datetime64[M]")
@@ -93,7 +93,7 @@ def to_months(seconds: np.ndarray) -> np.ndarray | None:
 
 
 class Unit(NamedTuple):
-    """A unit of time: its size in seconds (1 for others), and what stands behind a number."""
+    """A unit of time: its size in seconds (else 1), and the text behind a number."""
 
     size: float
     name: str
