@@ -82,10 +82,10 @@ def test_what_is_kept_goes_with_its_owner():
 
     program = cached_program(owner, "it", lambda reference: [reference])
     assert cached_program(owner, "it", lambda reference: []) is program
-    before = len(compiler._kept)
+    before = len(compiler._programs)
     del owner
     assert program[0]() is None
-    assert len(compiler._kept) == before - 1
+    assert len(compiler._programs) == before - 1
 
 
 @pytest.mark.slow

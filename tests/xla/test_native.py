@@ -361,8 +361,8 @@ def test_a_library_that_does_not_work_is_said(tmp_path):
     with pytest.warns(
         RuntimeWarning, match=r"do not work here, so XLA computes them.*Install vijax again"
     ):
-        assert not native._registered(broken)
-    assert not native._registered(tmp_path / "none.so")
+        assert not native._register(broken)
+    assert not native._register(tmp_path / "none.so")
 
 
 def test_an_interface_of_later_versions_is_refused():

@@ -33,7 +33,7 @@ def fit(alg, **more):
 
 def test_algorithms_that_are_let_go_of_take_their_programs_with_them():
     gc.collect()
-    before, steps, models = len(compiler._kept), [], []
+    before, steps, models = len(compiler._programs), [], []
     for i in range(12):
         model = coin(1.0 + i)
         alg = vi.cavi(model)
@@ -43,7 +43,7 @@ def test_algorithms_that_are_let_go_of_take_their_programs_with_them():
     del model, alg
     gc.collect()
     assert [sum(ref() is not None for ref in refs) for refs in (steps, models)] == [0, 0]
-    assert len(compiler._kept) <= before
+    assert len(compiler._programs) <= before
 
 
 def test_an_algorithm_that_is_held_is_compiled_once():

@@ -1,10 +1,10 @@
-"""One object for equal settings, so that programs compiled for one serve the other.
+"""One object for equal settings, so that programs compiled for one serve all.
 
-A model holds functions, and a function equals only itself. Programs are compiled for such
+A model holds functions, and a function equals only itself; programs are compiled for these
 functions. So a model that is made again with equal settings must be the same object, or everything
 is compiled again. The same holds for algorithms.
 
-Such objects can also be pickled, though their functions cannot: another process makes them again
+These objects can also be pickled, though their functions cannot: another process makes them again
 (`Remade`)."""
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ Make = TypeVar("Make", bound=Callable)
 T = TypeVar("T")
 
 MOST = 8
-"""Number of objects of each kind that are kept: those asked for last."""
+"""Number of objects of each kind that are kept: the most recently used."""
 LARGE = 1 << 16
-"""Arrays of more numbers are not compared; objects with such arrays are made anew."""
+"""Arrays of more numbers are not compared; objects with such an array are made again each time."""
 
 
 def cache_by_value(make: Make) -> Make:
     """Decorates a function that makes something immutable: equal arguments give the object made
     before.
 
-    Arrays are compared by content, functions by their code and what they read (`vijax.xla.frozen`).
-    The object is made of copies of the functions, which read what these read at the call. Objects
-    of float32 and of float64 are kept apart.
+    Arrays are compared by content, functions by their code and the values that they read
+    (`vijax.xla.frozen`). The object is made of copies of the functions, which keep reading the
+    values of this call. Objects of float32 and of float64 are kept apart.
 
     >>> @cache_by_value
     ... def pair(x, y=2.0):
@@ -47,13 +47,13 @@ def cache_by_value(make: Make) -> Make:
     >>> pair(1.0) is pair(x=1.0, y=2.0), pair(1.0) is pair(1), pair(np.ones(2)) is pair(np.ones(2))
     (True, False, True)
     """
-    return _remembering(make, lambda arguments: False)
+    return _cache(make, lambda arguments: False)
 
 
 def cache_while_used(make: Make) -> Make:
-    """Decorates a function as `cache_by_value` does, for what is made of a user's functions. Where one of
-    them was made inside another function it may hold data, so that the object is remembered only
-    while it is in use.
+    """Decorates a function as `cache_by_value` does, for objects made of a user's functions. If one
+    of these was made inside another function it may hold data, so that the cache keeps only a weak
+    reference to the object.
 
     >>> @cache_while_used
     ... def model(energy):
@@ -61,53 +61,51 @@ def cache_while_used(make: Make) -> Make:
     >>> model(len) is model(len), model(lambda x: x) is model(lambda x: x)
     (True, False)
     """
-    return _remembering(make, lambda arguments: any(map(_is_inner, jax.tree.leaves(arguments))))
+    return _cache(make, lambda arguments: any(map(_is_inner, jax.tree.leaves(arguments))))
 
 
 def _is_inner(x: Any) -> bool:
-    """True for functions that another function made, bound methods and partial functions."""
+    """True for functions made by another function, bound methods and partial functions."""
     return isinstance(x, types.MethodType | functools.partial) or (
         inspect.isfunction(x) and "<locals>" in x.__qualname__
     )
 
 
-def _remembering(make: Make, passes: Callable[[dict[str, Any]], bool]) -> Make:
-    """`cache_by_value`; objects whose arguments are said to pass are remembered while somebody else holds
-    them."""
-    made: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
+def _cache(make: Make, is_weak: Callable[[dict[str, Any]], bool]) -> Make:
+    """See `cache_by_value`. If `is_weak(arguments)`, the cache keeps only a weak reference."""
+    recent: collections.OrderedDict[Hashable, Any] = collections.OrderedDict()
     in_use: weakref.WeakValueDictionary[Hashable, Any] = weakref.WeakValueDictionary()
-    signature, lock = inspect.signature(make), threading.Lock()
+    signature = inspect.signature(make)
+    lock = threading.Lock()
 
     @functools.wraps(make)
-    def one(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         try:
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
             functions = _Functions()
-            given, named = functions.copied(args), functions.copied(kwargs)
-            key = (jax.config.jax_enable_x64, _key(functions.as_keys(bound.arguments)))  # type: ignore[attr-defined]
-        except (
-            TypeError,
-            NotComparableError,
-            UnknownError,
-        ):  # wrong arguments too: the function raises the error
-            return _with_recipe(make(*args, **kwargs), one, args, kwargs)
+            own_args = functions.copy(args)
+            own_kwargs = functions.copy(kwargs)
+            key = (jax.config.jax_enable_x64, _key(functions.to_keys(bound.arguments)))  # type: ignore[attr-defined]
+        except (TypeError, NotComparableError, UnknownError):
+            # For wrong arguments the function raises its own error
+            return _with_recipe(make(*args, **kwargs), call, args, kwargs)
         with lock:
-            if key in made:
-                made.move_to_end(key)
-                return made[key]
-            if (known := in_use.get(key)) is not None:
-                return known
-        with escape_trace():  # it may outlive a program that is being traced
-            result = _with_recipe(make(*given, **named), one, args, kwargs)
+            if key in recent:
+                recent.move_to_end(key)
+                return recent[key]
+            if (existing := in_use.get(key)) is not None:
+                return existing
+        with escape_trace():  # the object may outlive a program that is being traced
+            result = _with_recipe(make(*own_args, **own_kwargs), call, args, kwargs)
         with lock:
-            if passes(bound.arguments):
+            if is_weak(bound.arguments):
                 in_use[key] = result
             else:
-                _put(made, key, result)
+                _put(recent, key, result)
         return result
 
-    return one  # type: ignore[return-value]
+    return call  # type: ignore[return-value]
 
 
 class _Functions:
@@ -116,32 +114,34 @@ class _Functions:
     def __init__(self) -> None:
         self._frozen: dict[int, tuple[Any, Hashable]] = {}
 
-    def copied(self, x: Any) -> Any:
+    def copy(self, x: Any) -> Any:
         """The arguments with copies in the place of functions."""
-        return self._replaced(x, 0)
+        return self._replace(x, 0)
 
-    def as_keys(self, x: Any) -> Any:
+    def to_keys(self, x: Any) -> Any:
         """The arguments with keys in the place of functions."""
-        return self._replaced(x, 1)
+        return self._replace(x, 1)
 
-    def _replaced(self, x: Any, part: int) -> Any:
+    def _replace(self, x: Any, part: int) -> Any:
+        """The arguments with part 0 (copy) or 1 (key) of each frozen function in its place."""
         if is_function(x):
             if id(x) not in self._frozen:
                 self._frozen[id(x)] = freeze(x)
             return self._frozen[id(x)][part]
         if type(x) in (tuple, list):
-            return type(x)(self._replaced(item, part) for item in x)
+            return type(x)(self._replace(item, part) for item in x)
         if type(x) is dict:
-            return {name: self._replaced(item, part) for name, item in x.items()}
+            return {name: self._replace(item, part) for name, item in x.items()}
         return x
 
 
 def _with_recipe(result: Any, make: Callable, args: tuple, kwargs: dict) -> Any:
-    """The object, with the call that made it; not with traced arguments, which do not outlive their
-    trace."""
-    result = Function(result) if inspect.isfunction(result) else result
-    traced = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((args, kwargs)))
-    if isinstance(result, Remade) and not traced:
+    """The object with the call that made it, unless arguments are traced: these do not outlive
+    their trace."""
+    if inspect.isfunction(result):
+        result = Function(result)
+    is_traced = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((args, kwargs)))
+    if isinstance(result, Remade) and not is_traced:
         object.__setattr__(result, "_recipe", (make, args, kwargs))
     return result
 
@@ -152,23 +152,25 @@ def pickle_as_call(result: T, make: Callable, *args: Any) -> T:
 
 
 def make_again(x: T) -> T:
-    """The object made once more by the call that made it, in the precision of now; itself where no
-    call is known."""
+    """The object made again by the call that made it, in the present precision; the object itself
+    if it has no call."""
     recipe = getattr(x, "_recipe", None)
     return x if recipe is None else _made(*recipe)
 
 
 class Remade:
-    """An object that pickles as the call that made it, where a function of `cache_by_value` made it."""
+    """An object that pickles as the call that made it, if a cached function made it."""
 
     _recipe: tuple[Callable, tuple, dict] | None = None
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return super().__reduce_ex__(protocol) if self._recipe is None else (_made, self._recipe)
+        if self._recipe is None:
+            return super().__reduce_ex__(protocol)
+        return _made, self._recipe
 
 
 class Function(Remade):
-    """A function that a function of `cache_by_value` made; its `repr` is the call."""
+    """A function that a cached function made; its `repr` is the call."""
 
     def __init__(self, function: Callable):
         self.function = function
@@ -181,45 +183,44 @@ class Function(Remade):
         if self._recipe is None:
             return repr(self.function)
         make, args, kwargs = self._recipe
-        given = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]
-        return f"{make.__name__}({', '.join(given)})"
+        arguments = [*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())]
+        return f"{make.__name__}({', '.join(arguments)})"
 
 
-def _made(make: Callable, args: tuple, kwargs: dict) -> Any:
+def _made(make: Callable, args: tuple, kwargs: dict) -> Any:  # its name is in pickles
     return make(*args, **kwargs)
 
 
 def intern(owner: Any, x: T) -> T:
-    """`x`, or the equal object that this owner was given before. The owner keeps the objects that
-    were asked for last, a fixed number of each type."""
+    """`x`, or an equal object that this owner was given before. The owner keeps the most recently
+    used objects, a fixed number of each type."""
     try:
         hash(x)
     except TypeError:  # it holds something without a hash, such as an array
         return x
     with _OWNERS:
-        kept = owner.__dict__.setdefault("_of_value", {}).setdefault(
-            type(x), collections.OrderedDict()
-        )
-        one = kept.pop(x, x)
-        _put(kept, one, one)
-        return one
+        by_type = owner.__dict__.setdefault("_of_value", {})
+        objects = by_type.setdefault(type(x), collections.OrderedDict())
+        equal = objects.pop(x, x)
+        _put(objects, equal, equal)
+        return equal
 
 
 _OWNERS = threading.Lock()
 """One lock for all owners, so that these can be copied and pickled; it is held for a look-up."""
 
 
-def _put(kept: collections.OrderedDict, key: Any, x: Any) -> None:
-    """Stores an object as the last asked for; the first leaves where there are too many."""
-    kept[key] = x
-    if len(kept) > MOST:
-        kept.popitem(last=False)
+def _put(objects: collections.OrderedDict, key: Any, x: Any) -> None:
+    """Stores an object as the most recently used, and drops the oldest if there are too many."""
+    objects[key] = x
+    if len(objects) > MOST:
+        objects.popitem(last=False)
 
 
 def structure_key(x: Any, argument: Any = None) -> Hashable:
-    """A key that is equal for objects that hold equal values, and for functions of vijax of one
-    code over equal values. A user's function equals itself alone, for what it reads may have
-    changed. Of `argument`, an object somewhere inside, the shapes count.
+    """A key that is equal for objects that hold equal values, and for functions of vijax with the
+    same code and equal values. A user's function equals only itself, for the values that it reads
+    may have changed. For `argument`, an object somewhere inside, only shapes count.
 
     >>> plus = lambda a: functools.partial(max, a)
     >>> structure_key(plus(1.0)) == structure_key(plus(1.0)) != structure_key(plus(2.0))
@@ -235,16 +236,13 @@ class NotComparableError(Exception):
     """An argument is traced, too large to compare, or holds itself."""
 
 
-def _inside(x: Any, outer: tuple[int, ...], argument: Any) -> Hashable:
-    """The key of a function or an object of vijax by what it holds; None where it is compared by
+def _contents_key(x: Any, outer: tuple[int, ...], argument: Any) -> Hashable:
+    """The key of a function or an object of vijax by its contents; None if it is compared by
     itself."""
     if x is argument and x is not None:
         leaves, tree = jax.tree.flatten(x)
-        return (
-            type(x),
-            tree,
-            *((np.shape(leaf), str(jax.numpy.result_type(leaf))) for leaf in leaves),
-        )
+        shapes = ((np.shape(leaf), str(jax.numpy.result_type(leaf))) for leaf in leaves)
+        return type(x), tree, *shapes
     if isinstance(x, types.FunctionType) and (x.__module__ or "").startswith("vijax."):
         cells = [cell.cell_contents for cell in x.__closure__ or ()]
         parts: list[Any] = [x.__code__, x.__module__, x.__defaults__, x.__kwdefaults__, cells]
@@ -253,7 +251,7 @@ def _inside(x: Any, outer: tuple[int, ...], argument: Any) -> Hashable:
     elif isinstance(x, functools.partial):
         parts = [x.func, x.args, x.keywords]
     elif type(x).__module__.startswith("vijax.") and type(x).__hash__ is object.__hash__:
-        parts = [{name: value for name, value in vars(x).items() if name not in _BESIDE}]
+        parts = [{name: value for name, value in vars(x).items() if name not in _NO_VALUE}]
     else:
         return None
     if id(x) in outer:
@@ -261,20 +259,20 @@ def _inside(x: Any, outer: tuple[int, ...], argument: Any) -> Hashable:
     return (type(x), *(_key(part, (*outer, id(x)), argument) for part in parts))
 
 
-_BESIDE = ("_recipe", "_of_value", "_general")
-"""Attributes that are no part of the value."""
+_NO_VALUE = ("_recipe", "_of_value", "_general")
+"""Attributes that are no part of an object's value."""
 
 
 def _key(x: Any, outer: tuple[int, ...] | None = None, argument: Any = None) -> Hashable:
-    """A key that is equal for equal values. Functions are compared by identity, or by structure
-    inside `outer`."""
-    if outer is not None and (found := _inside(x, outer, argument)) is not None:
-        return found
-    of = functools.partial(_key, outer=outer, argument=argument)
+    """A key that is equal for equal values. Functions are compared by identity; with `outer`, the
+    ids of the objects around x, by their contents."""
+    if outer is not None and (contents := _contents_key(x, outer, argument)) is not None:
+        return contents
+    to_key = functools.partial(_key, outer=outer, argument=argument)
     if isinstance(x, dict):
-        return tuple((name, of(value)) for name, value in x.items())
+        return tuple((name, to_key(value)) for name, value in x.items())
     if isinstance(x, tuple | list):
-        return (type(x), *map(of, x))
+        return (type(x), *map(to_key, x))
     if isinstance(x, np.ndarray | jax.Array):
         if isinstance(x, jax.core.Tracer) or x.size > LARGE:
             raise NotComparableError
@@ -283,9 +281,9 @@ def _key(x: Any, outer: tuple[int, ...] | None = None, argument: Any = None) -> 
         return type(x), array.dtype.str, array.shape, array.tobytes(), mask
     try:
         hash(x)
-    except TypeError:  # a family, say: a tree of arrays
+    except TypeError:  # a tree of arrays, such as a family
         leaves, tree = jax.tree.flatten(x)
         if len(leaves) == 1 and leaves[0] is x:
             raise
-        return type(x), tree, *map(of, leaves)
+        return type(x), tree, *map(to_key, leaves)
     return type(x), x

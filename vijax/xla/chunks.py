@@ -1,10 +1,10 @@
-"""Sums over groups in chunks that fit in cache, the gradient of each chunk taken while its
-intermediates are warm.
+"""Sums over groups in chunks that fit in cache; the gradient of each chunk is taken while its
+intermediates are in cache.
 
 Reverse mode over a whole batch keeps every intermediate of every group: a mixture of K Gaussians in
 D dimensions keeps N x K x D floats, and reads them from memory twice. `sum_over_chunks`
-differentiates one chunk at a time instead and adds up the gradients, so that nothing of the size of
-the batch is kept: half the time for a mixture of full-covariance Gaussians (N = 10,000, K = 30, D =
+differentiates one chunk at a time instead and adds up the gradients, and keeps nothing of the size
+of the batch: half the time for a mixture of full-covariance Gaussians (N = 10,000, K = 30, D =
 64, float32)."""
 
 from __future__ import annotations
@@ -57,10 +57,8 @@ def _sum(fn: ChunkFunction, shared: PyTree, chunks: PyTree) -> tuple[Array, PyTr
         value, aux = fn(shared, chunk)
         return total + value, aux
 
-    zero = jnp.zeros(
-        (), jax.eval_shape(lambda: fn(shared, jax.tree.map(lambda x: x[0], chunks))[0]).dtype
-    )
-    return jax.lax.scan(add, zero, chunks)
+    value = jax.eval_shape(lambda: fn(shared, jax.tree.map(lambda x: x[0], chunks))[0])
+    return jax.lax.scan(add, jnp.zeros((), value.dtype), chunks)
 
 
 def _forward(
@@ -87,9 +85,9 @@ _sum.defvjp(_forward, _backward)
 
 
 def split_chunks(tree: PyTree, most: int, repeat_last: bool = False) -> PyTree:
-    """Splits the leading axis of every leaf into equal chunks of at most `most` rows, which adds
-    fewer rows than there are chunks. The added rows are zeros (a zero row of `Documents` is a
-    padding document), or copies of the last row for data in which zeros may make no sense.
+    """Splits the leading axis of every leaf into equal chunks of at most `most` rows, with fewer
+    added rows than there are chunks. The added rows are zeros (a zero row of `Documents` is a
+    padding document), or copies of the last row for data in which zeros have no meaning.
 
     >>> split_chunks(jnp.arange(5), 4)
     Array([[0, 1, 2],
@@ -116,8 +114,8 @@ def merge_chunks(tree: PyTree, size: int) -> PyTree:
 
 def groups_per_chunk(fn: Callable[..., Any], *args: Any) -> int:
     """The number of evaluations of `fn(*args)`, the bound of one group, whose largest intermediates
-    fill the cache. It is larger where the arguments exceed the cache, because their gradient is
-    added up once per chunk.
+    fill the cache. It is larger if the arguments exceed the cache, because their gradient is added
+    up once per chunk.
 
     >>> if jax.default_backend() == "cpu":
     ...     print(groups_per_chunk(lambda y: jnp.sum(jnp.outer(y, y)), jnp.ones(64)))

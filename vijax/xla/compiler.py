@@ -1,16 +1,15 @@
-"""Options for XLA's CPU compiler: most of a first fit is its work, and most of that work gains
-nothing.
+"""Options for XLA's CPU compiler. Compilation is most of a first fit, and most of it gains nothing.
 
 There are three kinds of programs. *Steps* run many times: optimisation level 2, without fusion
 emitters, compiles in half the time and a fifth of the memory, and runs as fast. (Level 1 is no
 quicker, and with AVX-512 LLVM cannot select instructions for some programs, such as `vijax.map` of
 2 topics of 8 words: it ends the process.) *Training* is steps that update large arrays in place, as
-of networks: these are slow without fusion emitters (an autoencoder of 183,000 weights takes 2.5 in
+for networks. Without fusion emitters these are slow (an autoencoder of 183,000 weights takes 2.5 in
 place of 2.0 ms a step), so they have them, for .7 s more of compilation. *Quick* programs run once:
 level 0, and in one piece, because splitting a program into up to 32 parts for as many threads costs
-a tenth to a third of its compilation. A program that runs once on data of any size is quick where
-it is little work. Accelerators get no options, and no compiler gets an option that it does not
-know. Settings of the user in XLA_FLAGS stand."""
+a tenth to a third of its compilation. A program that runs once on data of any size is quick if it
+is little work. Accelerators get no options, and no compiler gets an option that it does not know.
+The user's own settings in XLA_FLAGS are kept."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp  # noqa: F401  # of the examples
+import jax.numpy as jnp  # noqa: F401  # for the examples
 import numpy as np
 
 from vijax.xla.lapack import guard_lapack
@@ -35,7 +34,7 @@ QUICK = STEP | {
     "xla_cpu_parallel_codegen_split_count": 1,
 }
 LARGE = 1 << 20
-"""Numbers, times the work on each, from which a program that runs once costs more to run than to
+"""Numbers, times the work on each, above which a program that runs once costs more to run than to
 compile."""
 
 
@@ -50,7 +49,7 @@ def training_jit(fn: Callable, **more: Any) -> Callable:
 
 
 def quick_jit(fn: Callable, **more: Any) -> Callable:
-    """`jax.jit` for functions that run once, where compiling costs more than running.
+    """`jax.jit` for functions that run once, if compiling costs more than running.
 
     >>> print(quick_jit(lambda x: x + 1)(2))
     3
@@ -59,18 +58,19 @@ def quick_jit(fn: Callable, **more: Any) -> Callable:
 
 
 def once_jit(fn: Callable, work: Callable[..., int] | None = None, **more: Any) -> Callable:
-    """`jax.jit` for functions that run once, on data of any size: quick where there is little work.
+    """`jax.jit` for functions that run once, on data of any size: quick if there is little work.
 
     Args:
       fn: the function.
-      work: (arguments) -> the amount of work, to be compared with `LARGE`; None counts the numbers
-          in them.
+      work: (arguments) -> the amount of work, in the unit of `LARGE`; None counts the numbers in
+          the arguments.
       more: further arguments of `jax.jit`.
 
     >>> print(once_jit(jnp.sum)(np.arange(3)))
     3
     """
-    quick, step = quick_jit(fn, **more), step_jit(fn, **more)
+    quick = quick_jit(fn, **more)
+    step = step_jit(fn, **more)
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -81,55 +81,53 @@ def once_jit(fn: Callable, work: Callable[..., int] | None = None, **more: Any) 
 
 
 def count_numbers(*args: Any, **kwargs: Any) -> int:
-    """The count of all numbers in the arguments."""
+    """The number of all numbers in the arguments."""
     return sum(int(np.size(leaf)) for leaf in jax.tree.leaves((args, kwargs)))
 
 
 class _Program:
-    """A jitted function, whose options are looked up when it is called: before that, JAX need not
-    have started."""
+    """A jitted function. Its options are found at the first call, so that JAX need not have started
+    before."""
 
     def __init__(self, fn: Callable, options: Mapping[str, Any], more: dict[str, Any]):
         functools.update_wrapper(self, fn, updated=())
-        self._fn, self._options, self._more = guard_lapack(fn), options, more
+        self._fn = guard_lapack(fn)
+        self._options = options
+        self._more = more
 
     @functools.cached_property
-    def _jitted(self) -> Callable:
+    def _program(self) -> Callable:
         return jax.jit(self._fn, compiler_options=usable_options(self._options), **self._more)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((args, kwargs))):
-            return jax.jit(self._fn, **self._more)(
-                *args, **kwargs
-            )  # part of the user's program, with its options
-        with (
-            escape_trace()
-        ):  # called with constants alone it is no part of a program that is being traced
-            return self._jitted(*args, **kwargs)
+            # Part of the user's program, with its options
+            return jax.jit(self._fn, **self._more)(*args, **kwargs)
+        with escape_trace():  # constants alone are no part of a program that is being traced
+            return self._program(*args, **kwargs)
 
 
 def escape_trace() -> contextlib.AbstractContextManager:
-    """The context in which constants are numbers, also while a program is traced, of which they
-    would become a part."""
-    is_traced = isinstance(jax.device_put(_on_device()), jax.core.Tracer)
+    """A context in which constants stay numbers, even while a program is traced. (They would become
+    a part of it.)"""
+    is_traced = isinstance(jax.device_put(_device_zero()), jax.core.Tracer)
     return jax.ensure_compile_time_eval() if is_traced else contextlib.nullcontext()
 
 
 @functools.cache
-def _on_device() -> jax.Array:
-    """A number that lies on the device: to ask for it takes a tenth of the time of putting one
-    there."""
+def _device_zero() -> jax.Array:
+    """A number on the device. To use this one takes a tenth of the time of a new one."""
     with jax.ensure_compile_time_eval():
         return jax.device_put(np.int32(0))
 
 
 def usable_options(options: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The options that this process may be given; None if there are none."""
+    """The options that this process can use; None if there are none."""
     if jax.default_backend() != "cpu":
         return None
     unset = unset_options(options, os.environ.get("XLA_FLAGS", ""))
-    if not _known(*unset.items()):
-        unset = {name: value for name, value in unset.items() if _known((name, value))}
+    if not _is_known(*unset.items()):
+        unset = {name: value for name, value in unset.items() if _is_known((name, value))}
     return unset or None
 
 
@@ -139,16 +137,16 @@ def unset_options(options: Mapping[str, Any], flags: str) -> dict[str, Any]:
     >>> unset_options({"xla_a": 1, "xla_b": 2}, "--xla_b=3 --xla_c")
     {'xla_a': 1}
     """
-    said = {flag.lstrip("-").partition("=")[0] for flag in flags.split()}
-    return {name: value for name, value in options.items() if name not in said}
+    names = {flag.lstrip("-").partition("=")[0] for flag in flags.split()}
+    return {name: value for name, value in options.items() if name not in names}
 
 
 @functools.cache
-def _known(*options: tuple[str, Any]) -> bool:
-    """True where this version of XLA knows the options: it says so when it compiles something."""
+def _is_known(*options: tuple[str, Any]) -> bool:
+    """True if this version of XLA knows the options, by a trial compilation."""
     try:
         jax.jit(_nothing).lower().compile(dict(options))
-    except Exception:  # its type differs between versions; in any case we do without the option
+    except Exception:  # its type differs between versions; the option is left out in any case
         return False
     return True
 
@@ -157,22 +155,21 @@ def _nothing() -> int:
     return 0
 
 
-# --- programs of functions that come and go -------------------------------------------------------
-_kept: weakref.WeakKeyDictionary[Any, dict[Hashable, Any]] = weakref.WeakKeyDictionary()
+# --- programs that are freed with their owners ----------------------------------------------------
+_programs: weakref.WeakKeyDictionary[Any, dict[Hashable, Any]] = weakref.WeakKeyDictionary()
 
 
-def cached_program(owner: Any, what: Hashable, make: Callable[[weakref.ref], Any]) -> Any:
-    """The result of `make` for this owner, made once and freed with it: a process that fits a
-    thousand algorithms one after the other keeps the programs of one. `make` is given a weak
-    reference to the owner, so that the owner can be freed; it is alive whenever the program is
-    called.
+def cached_program(owner: Any, name: Hashable, make: Callable[[weakref.ref], Any]) -> Any:
+    """The result of `make` for this owner, made once and freed with it: so a process that fits a
+    thousand algorithms in turn keeps the programs of one. `make` gets a weak reference to the
+    owner, so that the owner can be freed; the owner is alive whenever the program is called.
 
     >>> double = lambda x: 2 * x
     >>> program = cached_program(double, "twice", lambda double: quick_jit(lambda x: double()(double()(x))))
     >>> print(program(3))
     12
     """
-    known = _kept.setdefault(owner, {})
-    if what not in known:
-        known[what] = make(weakref.ref(owner))
-    return known[what]
+    programs = _programs.setdefault(owner, {})
+    if name not in programs:
+        programs[name] = make(weakref.ref(owner))
+    return programs[name]

@@ -1,7 +1,7 @@
-"""Random keys that belong to what a row holds, not to its place: a row then has the same draws
-alone, among others, in another order, and in a batch of another size.
+"""Random keys from the contents of a row, not from its place. So a row has the same draws alone,
+among others, in another order, and in a batch of another size.
 
-Rows with the same content have the same draws. A row that counts twice is so the same as two such
+Rows with the same contents have the same draws. So a row that counts twice is the same as two equal
 rows."""
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ def fold_in_each(key: PRNGKeyArray, number: Any) -> PRNGKeyArray:
     """`jax.random.fold_in` of one key, or of each of several."""
     if jnp.ndim(key) == 0:
         return jax.random.fold_in(key, number)
-    return jax.vmap(lambda own: jax.random.fold_in(own, number))(key)
+    return jax.vmap(lambda key: jax.random.fold_in(key, number))(key)
 
 
 def bag_codes(
     words: Int[Array, "docs slots"], counts: Float[Array, "docs slots"]
 ) -> UInt32[Array, " docs"]:
-    """A code of each bag of words, in which neither the order of words nor padding counts.
+    """A code of each bag of words, which depends neither on the order of words nor on padding.
 
     >>> words, counts = jnp.array([[4, 7, 0], [7, 4, 0], [7, 4, 0]]), jnp.array([[1.0, 2, 0], [2, 1, 0], [1, 2, 0]])
     >>> one, same, other = bag_codes(words, counts).tolist()
     >>> one == same, one == other, one == int(bag_codes(words[:1, :2], counts[:1, :2])[0])
     (True, False, True)
     """
-    of_words = _mixed(_mixed(words.astype(jnp.uint32)) ^ _bits(counts))
-    return _mixed(jnp.sum(jnp.where(counts > 0, of_words, 0), 1, dtype=jnp.uint32))
+    codes = _mix(_mix(words.astype(jnp.uint32)) ^ _bits(counts))
+    return _mix(jnp.sum(jnp.where(counts > 0, codes, 0), 1, dtype=jnp.uint32))
 
 
 def row_codes(data: PyTree) -> UInt32[Array, " rows"]:
-    """A code of each row of arrays with rows leading. Zeros count nothing, so that padding with
-    zeros at the end of an axis changes no code; numbers are compared in float32.
+    """A code of each row of arrays whose leading axis is that of rows. Zeros count nothing, so that
+    padding with zeros at the end of an axis changes no code; numbers are compared in float32.
 
     >>> x = jnp.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0]])
     >>> one, other, same = row_codes(x).tolist()
@@ -54,29 +54,29 @@ def row_codes(data: PyTree) -> UInt32[Array, " rows"]:
         bits = _bits(leaf)
         places = jnp.full((), number + 1, jnp.uint32)
         for axis in range(1, leaf.ndim):
-            shape = [1] * leaf.ndim  # of all axes: no rank is promoted
+            shape = [1] * leaf.ndim  # with all axes, so that no rank is promoted
             shape[axis] = leaf.shape[axis]
-            along = jnp.arange(leaf.shape[axis], dtype=jnp.uint32).reshape(shape)
-            places = _mixed(places ^ _mixed(along + jnp.uint32(axis)))
-        of_numbers = jnp.where(bits == 0, 0, _mixed(bits ^ places))
-        total += jnp.sum(of_numbers, tuple(range(1, leaf.ndim)), dtype=jnp.uint32)
-    return _mixed(total)
+            index = jnp.arange(leaf.shape[axis], dtype=jnp.uint32).reshape(shape)
+            places = _mix(places ^ _mix(index + jnp.uint32(axis)))
+        codes = jnp.where(bits == 0, 0, _mix(bits ^ places))
+        total += jnp.sum(codes, tuple(range(1, leaf.ndim)), dtype=jnp.uint32)
+    return _mix(total)
 
 
 def exact_row_codes(data: PyTree) -> UInt32[Array, " rows"]:
-    """As `row_codes`, of all digits of numbers: those that float32 leaves of float64 and of
-    integers count, too.
+    """As `row_codes`, but of all digits of numbers, including the digits of float64 and of integers
+    that float32 drops.
 
     >>> one, other = exact_row_codes(jnp.array([2**24, 2**24 + 1])).tolist()  # one number in float32
     >>> one == other
     False
     """
-    return row_codes([_in_parts(jnp.asarray(leaf)) for leaf in jax.tree.leaves(data)])
+    return row_codes([_float32_parts(jnp.asarray(leaf)) for leaf in jax.tree.leaves(data)])
 
 
-def _in_parts(x: Array) -> tuple[Array, ...]:
-    """Numbers as float32, and what that leaves of them: zeros, which count nothing, of numbers that
-    float32 holds."""
+def _float32_parts(x: Array) -> tuple[Array, ...]:
+    """Numbers as float32, and the remainders: zeros, which count nothing, for numbers that float32
+    holds."""
     if x.dtype in (jnp.bool_, jnp.float32, jnp.float16, jnp.bfloat16):
         return (x.astype(jnp.float32),)
     rounded = x.astype(jnp.float32)
@@ -86,8 +86,8 @@ def _in_parts(x: Array) -> tuple[Array, ...]:
 def distinct_codes(
     codes: UInt32[Array, " rows"], weights: Float[Array, " rows"] | None = None
 ) -> UInt32[Array, " rows"]:
-    """Codes of which those of equal rows differ, by the order of these rows: for draws that must be
-    independent, where many rows are alike. Rows of weight 0 come last.
+    """Codes that differ also between equal rows, by the order of these rows: for draws that must be
+    independent, if many rows are alike. Rows of weight 0 come last.
 
     >>> codes = jnp.array([5, 7, 5], jnp.uint32)
     >>> len(set(distinct_codes(codes).tolist())), distinct_codes(codes)[1] == distinct_codes(codes[1:2])[0]
@@ -97,11 +97,11 @@ def distinct_codes(
     order = jnp.lexsort((padding, codes))
     ranked = codes[order]
     rank = jnp.arange(len(codes)) - jnp.searchsorted(ranked, ranked, side="left")
-    return codes.at[order].set(_mixed(ranked + jnp.uint32(0x9E3779B9) * rank.astype(jnp.uint32)))
+    return codes.at[order].set(_mix(ranked + jnp.uint32(0x9E3779B9) * rank.astype(jnp.uint32)))
 
 
 def distinct_row_keys(key: PRNGKeyArray, data: PyTree, weights: Any = None) -> PRNGKeyArray:
-    """A key for each row of arrays, by what it holds, and for equal rows by their order."""
+    """A key for each row of arrays, by its contents, and for equal rows by their order."""
     return row_keys(key, distinct_codes(row_codes(data), weights))
 
 
@@ -111,9 +111,9 @@ def _bits(x: Array) -> UInt32[Array, ...]:
     return jax.lax.bitcast_convert_type(jnp.where(x == 0, 0.0, x), jnp.uint32)
 
 
-def _mixed(x: UInt32[Array, ...]) -> UInt32[Array, ...]:
-    """Bits that each depend on all bits of x: the finaliser of MurmurHash3, after a constant that
-    takes 0 elsewhere."""
+def _mix(x: UInt32[Array, ...]) -> UInt32[Array, ...]:
+    """Bits that each depend on all bits of x: the finaliser of MurmurHash3, after the sum with a
+    constant, so that 0 does not stay 0."""
     x = x + jnp.uint32(0x9E3779B9)
     x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
     x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)

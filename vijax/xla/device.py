@@ -10,25 +10,25 @@ import jax
 
 
 def device_in_use() -> str:
-    """Name of the device that computes; where the machine has a GPU or a TPU that JAX does not use,
-    also the remedy.
+    """The name of the device that computes; and the remedy, if the machine has a GPU or a TPU that
+    JAX does not use.
 
     >>> print(device_in_use().split(":")[0])
     vijax computes on
     """
     devices = jax.devices()
     kinds = sorted({device.device_kind for device in devices})
-    said = f"vijax computes on: {len(devices)} x {', '.join(kinds)} (jax {jax.__version__})."
+    text = f"vijax computes on: {len(devices)} x {', '.join(kinds)} (jax {jax.__version__})."
     if devices[0].platform != "cpu":
-        return said
-    for name, is_there, extra in (("GPU", _has_gpu, "cuda12"), ("TPU", _has_tpu, "tpu")):
-        if is_there():
+        return text
+    for name, has_device, extra in (("GPU", _has_gpu, "cuda12"), ("TPU", _has_tpu, "tpu")):
+        if has_device():
+            command = f'pip install "jax[{extra}]=={version("jax")}"'
             return (
-                f"{said} This machine has a {name}, which jax does not use: run `pip install "
-                f'"jax[{extra}]=='
-                f'{version("jax")}"`, and restart Python (on Colab: Runtime, Restart session).'
+                f"{text} This machine has a {name}, which jax does not use: run `{command}`, and "
+                "restart Python (on Colab: Runtime, Restart session)."
             )
-    return said
+    return text
 
 
 def _has_gpu() -> bool:

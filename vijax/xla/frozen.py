@@ -1,13 +1,13 @@
-"""A user's function as a value: what it does, and all that it reads.
+"""A user's function as a value: its code, and all values that it reads.
 
-A function equals itself alone, whatever it reads. But what it reads may change between two calls: a
-variable of a notebook is bound to other data, an array is changed in place, an attribute of an
-object is set. Programs that were compiled for the function as it was would then answer for it as it
-is. So a function that comes in is copied together with what it reads, and is compared by its code
-and the values that it reads.
+A function equals only itself, whatever it reads. But the values that it reads may change between
+two calls: a variable of a notebook is bound to other data, an array is changed in place, an
+attribute of an object is set. Then programs compiled for the earlier function would answer for the
+present one. So a function of the user is copied together with the values that it reads, and is
+compared by its code and these values.
 
-The copies serve a second purpose: JAX (0.10) may go on with what an array held when it was first
-traced."""
+The copies serve a second purpose: JAX (0.10) may keep using the contents that an array had when it
+was first traced."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ import jax
 import numpy as np
 
 MOST_READ = 20_000
-"""Values that a function may read, those inside others included; one that reads more is compared
-with none."""
+"""Values that a function may read, including values inside others; a function that reads more
+equals no other."""
 CONTAINERS = dict, list, set, bytearray, collections.deque
-"""Types whose subclasses are not compared: nobody knows what they make of what they hold."""
+"""Types whose subclasses are not compared: they may treat their contents in any way."""
 TABLES = ("pandas", "polars", "pyarrow")
-"""Libraries whose tables are compared by what they hold."""
+"""Libraries whose tables are compared by their contents."""
 PLAIN = int, float, complex, bool, str, bytes, type(None), type(Ellipsis), range, slice, np.generic
 """Types of values that are compared by value and type."""
 FIXED = (
@@ -67,10 +67,11 @@ class Same:
 
 
 def freeze(x: Any) -> tuple[Any, Hashable]:
-    """Returns a copy of a user's function that reads what the function reads now, one for all
-    functions that are equal; and a key, which is equal for equal code that reads equal values.
-    Methods and partial functions are copied with what they hold; functions of vijax and of
-    installed packages are returned as they are.
+    """A copy of a user's function that keeps reading the present values, and a key.
+
+    Equal functions have one copy; keys are equal for equal code that reads equal values. Methods
+    and partial functions are copied with their contents; functions of vijax and of installed
+    packages are returned as they are.
 
     Raises:
       UnknownError: the function reads something that cannot be compared.
@@ -86,15 +87,15 @@ def freeze(x: Any) -> tuple[Any, Hashable]:
         copy, key = _Reader().read(x)
     except (
         Exception
-    ) as error:  # objects of others raise what they like, and very deep ones a RecursionError
+    ) as error:  # a user's object may raise any error, a very deep one RecursionError
         raise UnknownError from error
     try:
         weakref.ref(copy)
     except TypeError:  # an object with slots alone
         return copy, key
     with _LOCK:  # equal functions are one, so that programs compiled for one serve the other
-        # JAX keeps an array of NumPy that it has traced in float32 as one of float32: float64 gets
-        # copies of its own.
+        # JAX keeps a NumPy array that it has traced in float32 as one of float32: float64 needs its
+        # own copies.
         return _COPIES.setdefault((jax.config.jax_enable_x64, key), copy), key  # type: ignore[attr-defined]
 
 
@@ -103,9 +104,9 @@ _LOCK = threading.Lock()
 
 
 def snapshot(function: Any) -> Any:
-    """A copy of a user's function that reads what the function reads now: one for all equal ones. A
-    function that reads something that cannot be compared is like no other, and nothing that was
-    compiled before serves it. None stays.
+    """A copy of a user's function that keeps reading the present values, one for all equal
+    functions. A function that reads something that cannot be compared equals no other, and no
+    program compiled before serves it. None stays.
 
     >>> scale = [2.0]
     >>> times = lambda x: scale[0] * x
@@ -125,39 +126,38 @@ def snapshot(function: Any) -> Any:
 
 
 def is_function(x: Any) -> bool:
-    """True of functions, methods, partial functions, and objects of a user's class that can be
-    called."""
+    """True for functions, methods, partial functions, and callable objects of a user's class."""
     if isinstance(x, types.FunctionType | types.MethodType | functools.partial):
         return True
     return callable(x) and not isinstance(x, type) and _is_users(type(x).__module__)
 
 
 class _Reader:
-    """Reads one function, and all that it reads in turn. Each object is read once, so that circles
-    end."""
+    """Reads one function and, in turn, all values that it reads. Each object is read once, so that
+    cycles end."""
 
     def __init__(self) -> None:
         self._read: dict[int, tuple[Any, Hashable]] = {}
-        self._alive: list[Any] = []  # what was read, so that no other object gets its address
+        self._alive: list[
+            Any
+        ] = []  # the objects read, so that no other object gets their addresses
 
     def read(self, x: Any) -> tuple[Any, Hashable]:
-        """The copy of a value, itself where it cannot change or nobody knows how to copy it; and
-        its key."""
+        """A copy of a value and its key; the value itself if it cannot change, or if it is unknown
+        how to copy it."""
         if isinstance(x, PLAIN):
-            return x, (
-                type(x),
-                repr(x) if isinstance(x, float | complex | np.generic | slice) else x,
-            )
+            is_exact = not isinstance(x, float | complex | np.generic | slice)
+            return x, (type(x), x if is_exact else repr(x))
         if id(x) in self._read:
             return self._read[id(x)]
         self._alive.append(x)
         if len(self._alive) > MOST_READ:
             raise UnknownError
         self._read[id(x)] = x, ("again", len(self._alive))  # for a value that holds itself
-        self._read[id(x)] = self._of_type(x)
+        self._read[id(x)] = self._read_by_type(x)
         return self._read[id(x)]
 
-    def _of_type(self, x: Any) -> tuple[Any, Hashable]:
+    def _read_by_type(self, x: Any) -> tuple[Any, Hashable]:
         if isinstance(x, types.FunctionType):
             return self._function(x)
         if isinstance(x, types.MethodType):
@@ -180,10 +180,10 @@ class _Reader:
             return self._container(x)
         if isinstance(x, tuple) and hasattr(x, "_fields"):
             copies, key = self._several(list(x))
-            is_copied = any(a is not b for a, b in zip(copies, x, strict=True))
-            return type(x)(*copies) if is_copied else x, (type(x), key)
+            has_copies = any(a is not b for a, b in zip(copies, x, strict=True))
+            return type(x)(*copies) if has_copies else x, (type(x), key)
         if isinstance(x, types.ModuleType):
-            return x, Same(x)  # what a function reads of one is read beside it
+            return x, Same(x)  # a function's names in a module are read with the function
         if isinstance(x, type):
             return self._class(x)
         if isinstance(x, FIXED):
@@ -205,14 +205,14 @@ class _Reader:
             _, key = self._several(x.ravel().tolist())
             return x.copy(), (type(x), x.shape, key)
         mask = np.ma.getmaskarray(x).tobytes() if isinstance(x, np.ma.MaskedArray) else b""
-        digest = hashlib.blake2b(
-            np.ascontiguousarray(x).view(np.uint8).data if x.size else b""
-        ).digest()
+        data = np.ascontiguousarray(x).view(np.uint8).data if x.size else b""
+        digest = hashlib.blake2b(data).digest()
         is_fixed = not x.flags.writeable and x.base is None
         return x if is_fixed else x.copy(), (type(x), x.dtype.str, x.shape, digest, mask)
 
     def _container(self, x: Any) -> tuple[Any, Hashable]:
-        """A copy of a container. An empty one is itself: the function may be about to fill it."""
+        """A copy of a container. An empty one stays itself: the function may be about to fill
+        it."""
         if not x and not isinstance(x, tuple | frozenset):
             return x, Same(x)
         if isinstance(x, dict):
@@ -225,25 +225,24 @@ class _Reader:
         return type(x)(copies), (type(x), key)
 
     def _class(self, x: type) -> tuple[Any, Hashable]:
-        """A class is itself; of a user's class attributes count, which may be set later."""
+        """The class itself; the key of a user's class has its attributes, which may be set
+        later."""
         if not _is_users(getattr(x, "__module__", "")):
             return x, Same(x)
-        is_read = lambda name, value: (
-            not name.startswith("__") or isinstance(value, types.FunctionType)
-        )
-        parents = [one for one in x.__mro__ if _is_users(getattr(one, "__module__", ""))]
-        own = [
-            (name, value)
-            for one in parents
-            for name, value in vars(one).items()
-            if is_read(name, value)
-        ]
-        names, values = [name for name, _ in own], [value for _, value in own]
+        names = []
+        values = []
+        for parent in x.__mro__:
+            if not _is_users(getattr(parent, "__module__", "")):
+                continue
+            for name, value in vars(parent).items():
+                if not name.startswith("__") or isinstance(value, types.FunctionType):
+                    names.append(name)
+                    values.append(value)
         return x, (Same(x), tuple(names), self._several(values)[1])
 
     def _object(self, x: Any) -> tuple[Any, Hashable]:
-        """Something else: by its own equality, or by its attributes. A dict or list of another
-        type, and an object of a user's class that is one, holds more than its attributes."""
+        """Another object, compared by its own equality or by its attributes. A dict or list of
+        another type, or of a user's class, holds more than its attributes, and is refused."""
         type_key = self.read(type(x))[1]
         if isinstance(x, CONTAINERS):
             raise UnknownError
@@ -251,50 +250,43 @@ class _Reader:
             try:
                 hash(x)
                 return x, (type_key, x)
-            except Exception:  # it has no hash, or one that fails: its attributes say what it is
+            except Exception:  # it has no hash, or one that fails: it is compared by its attributes
                 pass
-        attributes = _attributes_of(x)
+        attributes = _attributes(x)
         if not attributes:
-            if callable(x):  # a compiled function, say
+            if callable(x):  # such as a compiled function
                 return x, Same(x)
             if attributes is None:
                 raise UnknownError
-        if (
-            not _is_users(type(x).__module__) and callable(x) and hasattr(x, "__wrapped__")
-        ):  # `jax.jit` of a function
+        is_users = _is_users(type(x).__module__)
+        if not is_users and callable(x) and hasattr(x, "__wrapped__"):  # `jax.jit` of a function
             return x, Same(x)
-        names, values = list(attributes), list(attributes.values())
-        copies, key = self._several(values)
-        is_plain = _is_users(type(x).__module__) or isinstance(x, types.SimpleNamespace)
-        if not is_plain:
+        names = list(attributes)
+        copies, key = self._several(list(attributes.values()))
+        is_namespace = isinstance(x, types.SimpleNamespace)
+        if not is_users and not is_namespace:
             return x, (type_key, tuple(names), key)
-        copy = (
-            types.SimpleNamespace()
-            if isinstance(x, types.SimpleNamespace)
-            else object.__new__(type(x))
-        )
+        copy = types.SimpleNamespace() if is_namespace else object.__new__(type(x))
         for name, value in zip(names, copies, strict=True):
             object.__setattr__(copy, name, value)
         return copy, (type_key, tuple(names), key)
 
     def _function(self, x: types.FunctionType) -> tuple[Any, Hashable]:
         if not _is_users_file(x.__code__.co_filename):
-            return self._installed(x)
+            return self._package_function(x)
         cells = x.__closure__ or ()
         empty = tuple(types.CellType() for _ in cells)
         copy = types.FunctionType(x.__code__, dict(x.__globals__), x.__name__, None, empty)
         self._read[id(x)] = copy, ("again", len(self._alive))  # it may call itself
-        names, attributes = _names_in(x.__code__)
+        names, attributes = _read_names(x.__code__)
         keys: list[Hashable] = [x.__code__, x.__module__]
         for name in sorted(names & set(x.__globals__)):
             value, key = self.read(x.__globals__[name])
             copy.__globals__[name] = value
             keys.append((name, key))
-            if isinstance(value, types.ModuleType) and _is_users_file(
-                getattr(value, "__file__", None) or ""
-            ):
+            if _is_users_module(value):
                 read = sorted(attributes & set(vars(value)))
-                keys.append((*read, self._several([vars(value)[one] for one in read])[1]))
+                keys.append((*read, self._several([vars(value)[field] for field in read])[1]))
         for cell, new in zip(cells, copy.__closure__ or (), strict=True):
             try:
                 value, key = self.read(cell.cell_contents)
@@ -302,20 +294,20 @@ class _Reader:
                 raise UnknownError from error
             new.cell_contents = value
             keys.append(key)
-        copy.__defaults__, key = self._defaults(x.__defaults__)
-        copy.__kwdefaults__, more = self._defaults(x.__kwdefaults__)
+        copy.__defaults__, defaults_key = self._defaults(x.__defaults__)
+        copy.__kwdefaults__, kwdefaults_key = self._defaults(x.__kwdefaults__)
         for name in ("__qualname__", "__module__", "__doc__"):
             setattr(copy, name, getattr(x, name))
         copy.__dict__.update(x.__dict__)
-        return copy, ("function", *keys, key, more)
+        return copy, ("function", *keys, defaults_key, kwdefaults_key)
 
     def _defaults(self, values: Any) -> tuple[Any, Hashable]:
         return (None, None) if values is None else self.read(values)
 
-    def _installed(self, x: types.FunctionType) -> tuple[Any, Hashable]:
-        """A function of an installed package: itself. One that another function made is compared by
-        what it holds, for that may be the user's; vijax makes its own of functions that were frozen
-        before."""
+    def _package_function(self, x: types.FunctionType) -> tuple[Any, Hashable]:
+        """A function of an installed package, itself. One that another function made is compared by
+        its contents, which may be the user's; vijax makes its own from functions that are frozen
+        already."""
         cells = x.__closure__ or ()
         if not cells or (x.__module__ or "").startswith("vijax."):
             return x, Same(x)
@@ -325,48 +317,41 @@ class _Reader:
                 contents.append(cell.cell_contents)
             except ValueError:
                 return x, Same(x)
-        return x, (
-            x.__code__,
-            x.__module__,
-            self._several(contents)[1],
-            self._defaults(x.__defaults__)[1],
-        )
+        contents_key = self._several(contents)[1]
+        return x, (x.__code__, x.__module__, contents_key, self._defaults(x.__defaults__)[1])
 
 
-def _attributes_of(x: Any) -> dict[str, Any] | None:
-    """The attributes of an object by name, those in slots among them; None where it has no place
-    for any."""
-    slots = [name for one in type(x).__mro__ for name in _named(vars(one).get("__slots__", ()))]
-    own = getattr(x, "__dict__", None)
-    if own is None and not slots:
+def _attributes(x: Any) -> dict[str, Any] | None:
+    """The attributes of an object by name, including slots; None if it has no place for any."""
+    slots = [
+        name for kind in type(x).__mro__ for name in _slot_names(vars(kind).get("__slots__", ()))
+    ]
+    attributes = getattr(x, "__dict__", None)
+    if attributes is None and not slots:
         return None
     filled = {
         name: getattr(x, name)
         for name in slots
         if name not in ("__dict__", "__weakref__") and hasattr(x, name)
     }
-    return {**(own or {}), **filled}
+    return {**(attributes or {}), **filled}
 
 
-def _named(slots: Any) -> tuple[str, ...]:
+def _slot_names(slots: Any) -> tuple[str, ...]:
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
-# --- what is the user's ---------------------------------------------------------------------------
-def _installed_places() -> tuple[str, ...]:
+# --- the user's own code --------------------------------------------------------------------------
+def _package_folders() -> tuple[str, ...]:
     """Folders of Python, of installed packages, and of vijax itself."""
     paths = [*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages()]
-    known = {
-        os.path.realpath(path)
+    folders = {
+        os.path.realpath(path) + os.sep
         for path in paths
         if path.rstrip("/").endswith(("packages", "python" + _VERSION))
     }
-    return tuple(
-        sorted(
-            {path + os.sep for path in known}
-            | {os.path.dirname(os.path.dirname(__file__)) + os.sep}
-        )
-    )
+    folders.add(os.path.dirname(os.path.dirname(__file__)) + os.sep)
+    return tuple(sorted(folders))
 
 
 _VERSION = sysconfig.get_python_version()
@@ -374,27 +359,32 @@ _VERSION = sysconfig.get_python_version()
 
 @functools.cache
 def _is_users_file(path: str) -> bool:
-    """True of a file that is no part of an installed package, and of cells of a notebook."""
-    return not path.startswith("<frozen") and not os.path.realpath(path).startswith(
-        _installed_places()
-    )
+    """True for a file outside installed packages, and for cells of a notebook."""
+    is_builtin = path.startswith("<frozen")
+    return not is_builtin and not os.path.realpath(path).startswith(_package_folders())
 
 
 def _is_users(module: str | None) -> bool:
-    """True of a module that is no part of an installed package."""
-    found = sys.modules.get(module or "")
-    path = getattr(found, "__file__", None)
+    """True for the name of a module outside installed packages."""
+    loaded = sys.modules.get(module or "")
+    path = getattr(loaded, "__file__", None)
     if path is None:
-        return found is not None and found.__name__ == "__main__"
+        return loaded is not None and loaded.__name__ == "__main__"
     return _is_users_file(path)
 
 
+def _is_users_module(x: Any) -> bool:
+    """True for a module outside installed packages."""
+    return isinstance(x, types.ModuleType) and _is_users_file(getattr(x, "__file__", None) or "")
+
+
 @functools.cache
-def _names_in(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
-    """Global names that code reads, and attributes; of functions inside it too."""
-    names, attributes = set(), set()
-    for one in _codes(code):
-        for instruction in dis.get_instructions(one):
+def _read_names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
+    """Global names and attributes that code reads, including code of functions inside it."""
+    names = set()
+    attributes = set()
+    for part in _codes(code):
+        for instruction in dis.get_instructions(part):
             if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
                 names.add(instruction.argval)
             elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):

@@ -4,8 +4,8 @@ place.
 A bag-of-words model reads its topics through a gather, rows = table[words], and its message is the
 gradient of the local bound in the table. Plain reverse mode would keep the rows of the whole batch
 (docs x slots x K) and scatter them at the end, or add a dense V x K gradient per chunk.
-`sum_over_rows` walks over chunks of documents that fit in cache, differentiates the bound of one
-chunk, and adds those row gradients to a single V x K accumulator."""
+`sum_over_rows` goes through chunks of documents that fit in cache, differentiates the bound of one
+chunk at a time, and adds its row gradients to a single V x K accumulator."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def sum_over_rows(
     one pass.
 
     Under reverse-mode differentiation the forward pass computes value and gradient of each chunk in
-    turn, so nothing of the size of the batch is kept; without it, no gradient is computed. `fn`
+    turn, so it keeps nothing of the size of the batch; without it, no gradient is computed. `fn`
     must not close over values that are themselves differentiated: pass them in `shared`.
 
     Args:
@@ -52,9 +52,9 @@ def sum_over_rows(
         leading chunk axis, with an attribute `words`, integer, (chunks, docs, slots), all in [0,
         V). See `split_chunks`.
       key: split into one key per chunk.
-      at_once: `(table, shared, chunks, key) -> (what this returns, the gradients in table and
-        shared)`, the same by a CPU kernel, which splits the key as this does; None where `fn` has
-        none.
+      at_once: `(table, shared, chunks, key) -> (the results of this function, the gradients in
+        table and shared)`, the same by a CPU kernel, which splits the key in the same way; None if
+        `fn` has no kernel.
 
     Returns:
       The total, differentiable in `table` and `shared`; and for each group the `aux` of its chunks,
@@ -80,34 +80,34 @@ def sum_over_rows(
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _sum_over_rows(fn, at_once, table, shared, groups, key):
-    return _either(
-        at_once, lambda found: found[0], partial(_values, fn), table, shared, groups, key
-    )
+    values_only = lambda results: results[0]
+    return _use(at_once, values_only, partial(_sum_values, fn), table, shared, groups, key)
 
 
 def _forward(fn, at_once, table, shared, groups, key):
-    return _either(at_once, lambda found: found, partial(_by_chunk, fn), table, shared, groups, key)
+    everything = lambda results: results
+    return _use(at_once, everything, partial(_sum_gradients, fn), table, shared, groups, key)
 
 
-def _either(at_once, wanted, by_chunk, table, shared, groups, key):
-    """The `wanted` results of `at_once`, where it can be used; else those of `by_chunk`."""
-    if at_once is None or not _of_one_type(table, shared, groups):
+def _use(at_once, select, by_chunk, table, shared, groups, key):
+    """The results of `at_once` that `select` picks, if it can be used; else those of `by_chunk`."""
+    if at_once is None or not _has_one_type(table, shared, groups):
         return by_chunk(table, shared, groups, key)
-    of_kernel = lambda table, shared, groups, key: wanted(at_once(table, shared, groups, key))
-    return native.use_kernel(of_kernel, by_chunk, table, shared, groups, key)
+
+    def by_kernel(table, shared, groups, key):
+        return select(at_once(table, shared, groups, key))
+
+    return native.use_kernel(by_kernel, by_chunk, table, shared, groups, key)
 
 
-def _of_one_type(table, *others):
-    """True where all numbers are of the table's type, and kernels exist for that type."""
-    types = {
-        x.dtype
-        for x in map(jnp.asarray, jax.tree.leaves(others))
-        if jnp.issubdtype(x.dtype, jnp.floating)
-    }
+def _has_one_type(table, *trees):
+    """True if all numbers have the table's type, and kernels exist for that type."""
+    arrays = map(jnp.asarray, jax.tree.leaves(trees))
+    types = {x.dtype for x in arrays if jnp.issubdtype(x.dtype, jnp.floating)}
     return table.dtype in (np.float32, np.float64) and types <= {table.dtype}
 
 
-def _values(fn, table, shared, groups, key):
+def _sum_values(fn, table, shared, groups, key):
     def add_chunk(total, chunk, key):
         value, aux = fn(_rows(table, chunk.words), shared, chunk, key)
         return total + value, aux
@@ -115,18 +115,18 @@ def _values(fn, table, shared, groups, key):
     return _scan_groups(add_chunk, jnp.zeros((), table.dtype), groups, key)
 
 
-def _by_chunk(fn, table, shared, groups, key):
+def _sum_gradients(fn, table, shared, groups, key):
     value_and_grad = jax.value_and_grad(fn, argnums=(0, 1), has_aux=True)
 
     def add_chunk(carry, chunk, key):
         total, table_grad, shared_grad = carry
-        (value, aux), (rows_grad, grad) = value_and_grad(
-            _rows(table, chunk.words), shared, chunk, key
-        )
+        rows = _rows(table, chunk.words)
+        (value, aux), (rows_grad, grad) = value_and_grad(rows, shared, chunk, key)
         table_grad = table_grad.at[chunk.words].add(rows_grad, mode="promise_in_bounds")
         return (total + value, table_grad, jax.tree.map(jnp.add, shared_grad, grad)), aux
 
-    zeros = jnp.zeros((), table.dtype), jnp.zeros_like(table), jax.tree.map(jnp.zeros_like, shared)
+    zero = jnp.zeros((), table.dtype)
+    zeros = zero, jnp.zeros_like(table), jax.tree.map(jnp.zeros_like, shared)
     (total, *grads), aux = _scan_groups(add_chunk, zeros, groups, key)
     return (total, aux), tuple(grads)
 
@@ -143,7 +143,7 @@ def _scan_groups(body, carry, groups, key):
     """`body(carry, chunk, key) -> (carry, aux)` over every chunk of every group; one compiled body
     per group."""
     ends = np.cumsum([group.words.shape[0] for group in groups])
-    # One split for all groups: a generator in each would be compiled for each.
+    # One split for all groups: a split in each group would be compiled for each
     keys = jnp.split(jax.random.split(key, ends[-1]), ends[:-1]) if groups else []
     auxs = []
     for group, group_keys in zip(groups, keys, strict=True):
@@ -160,13 +160,14 @@ def docs_per_chunk(
     num_slots: int, num_topics: int, cache_bytes: int = 2**18, most: int | None = None
 ) -> int:
     """The number of rows of `num_slots` x `num_topics` float32 that fill a cache, at least one and
-    at most `most`; many more on an accelerator, where every operation has a price and cache size
-    does not matter.
+    at most `most`. On an accelerator it is far larger: every operation has its cost there, and
+    cache size does not matter.
 
     >>> docs_per_chunk(num_slots=128, num_topics=64) if jax.default_backend() == "cpu" else 8
     8
     """
     if jax.default_backend() != "cpu":
-        cache_bytes, most = ACCELERATOR_BYTES, None
+        cache_bytes = ACCELERATOR_BYTES
+        most = None
     docs = max(1, cache_bytes // (4 * max(1, num_slots) * num_topics))
     return docs if most is None else min(docs, most)

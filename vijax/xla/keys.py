@@ -1,4 +1,4 @@
-"""Random keys made outside of other programs, each by a program that is compiled quickly."""
+"""Random keys made outside of other programs, each by a quickly compiled program."""
 
 from __future__ import annotations
 
@@ -26,33 +26,31 @@ def split(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray]:
 
 @functools.partial(quick_jit, static_argnums=1)
 def split_many(key: PRNGKeyArray, count: int) -> tuple[PRNGKeyArray, ...]:
-    """`jax.random.split`, one by one."""
+    """`jax.random.split`, as a tuple of keys."""
     return tuple(jax.random.split(key, count))
 
 
 def run_keys(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, Int[Array, ""] | int]:
-    """Keys of a run's start and of its steps, and the seed of the order of its batches: the numbers
-    of `jax.random`, on the host where these are of JAX's usual generator, so that nothing is
-    compiled for them."""
+    """Keys of a run's start and of its steps, and the seed of the order of its batches. They have
+    the numbers of `jax.random`, but for JAX's usual generator are made on the host, so that nothing
+    is compiled for them."""
     if not _is_usual(key):
-        return _of_run(key)
-    init, run, order = _split(np.asarray(jax.random.key_data(key)), 3)
-    return (
-        jax.random.wrap_key_data(init, impl=PLAIN),
-        jax.random.wrap_key_data(run, impl=PLAIN),
-        _integer(order),
-    )
+        return _run_keys(key)
+    start, steps, order = _split(np.asarray(jax.random.key_data(key)), 3)
+    key_start = jax.random.wrap_key_data(start, impl=PLAIN)
+    key_steps = jax.random.wrap_key_data(steps, impl=PLAIN)
+    return key_start, key_steps, _integer(order)
 
 
 def _is_usual(key: PRNGKeyArray) -> bool:
     """True for one concrete key of JAX's usual generator, whose numbers can be made on the host."""
-    usual = jax.config.jax_threefry_partitionable and jax.random.key_impl(key) == PLAIN  # type: ignore[attr-defined]
-    return bool(usual) and not isinstance(key, jax.core.Tracer) and not np.ndim(key)
+    is_threefry = jax.config.jax_threefry_partitionable and jax.random.key_impl(key) == PLAIN  # type: ignore[attr-defined]
+    return bool(is_threefry) and not isinstance(key, jax.core.Tracer) and not np.ndim(key)
 
 
 def _integer(key: UInt32[np.ndarray, 2]) -> int:
-    """`jax.random.randint` from 0 to below the largest of int32: of 64 bits it uses the lower 32
-    there."""
+    """`jax.random.randint` from 0 to below the largest int32. It draws 64 bits, of which only the
+    lower 32 count in this range."""
     return int(np.bitwise_xor(*_words(_split(key, 2)[1], 1))[0]) % np.iinfo(np.int32).max
 
 
@@ -69,14 +67,14 @@ def _split(key: UInt32[np.ndarray, 2], count: int) -> UInt32[np.ndarray, "count 
 
 
 @quick_jit
-def _of_run(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, Int[Array, ""]]:
+def _run_keys(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, Int[Array, ""]]:
     key_init, key_run, key_order = jax.random.split(key, 3)
     return key_init, key_run, jax.random.randint(key_order, (), 0, np.iinfo(np.int32).max)
 
 
 def seed(key: PRNGKeyArray) -> int:
-    """Seed of a generator on the host; not the seed of the order of the batches of a run by the
-    same key."""
+    """The seed of a generator on the host. It differs from the seed of the order of batches that
+    `run_keys` makes of the same key."""
     if _is_usual(key):
         return _integer(np.asarray(jax.random.key_data(key)))
     return int(jax.random.randint(key, (), 0, np.iinfo(np.int32).max))

@@ -8,13 +8,13 @@ from typing import Any
 import jax
 import jax.experimental
 
-_place: Any = jax if hasattr(jax, "enable_x64") else jax.experimental  # there before jax 0.8
-enable_x64 = _place.enable_x64
+_module: Any = jax if hasattr(jax, "enable_x64") else jax.experimental  # before jax 0.8
+enable_x64 = _module.enable_x64
 
 
 def matching_precision(arrays: Any) -> contextlib.AbstractContextManager:
-    """The working precision in which arrays were made: float64 where one of them is of it, else as
-    it is now.
+    """A context with the precision in which arrays were made: float64 if one of them has it, else
+    the present one.
 
     >>> import numpy as np, jax.numpy as jnp
     >>> with matching_precision([np.zeros(2)]):

@@ -1,10 +1,9 @@
 """JAX's own random numbers, computed in one piece.
 
-On a CPU, `jax.random` runs the rounds of Threefry as a loop; each turn is a dozen tiny calls side
-by side, too many for XLA to leave to one thread. A second thread is woken for them, which costs a
-small step more than its arithmetic. Every function of `jax.random` reads a key of this
-implementation like any other; it gives the same numbers, bit for bit, from rounds that are written
-out."""
+On a CPU, `jax.random` runs the rounds of Threefry as a loop. Each turn is a dozen tiny calls side
+by side, too many for XLA to leave to one thread. It wakes a second thread for them, which costs a
+small step more than its arithmetic. This implementation writes the rounds out, and gives the same
+numbers, bit for bit. Every function of `jax.random` reads its keys like any others."""
 
 from __future__ import annotations
 
@@ -23,9 +22,8 @@ PLAIN = "threefry2x32"
 
 
 def fused_key(key: PRNGKeyArray) -> PRNGKeyArray:
-    """The same key in this implementation, for use within a compiled step. The key stays as it is
-    where that gains nothing: off the CPU, and where it is of another implementation than JAX's
-    usual one.
+    """The same key in this implementation, for use within a compiled step. The key is unchanged if
+    nothing is gained: off the CPU, and for implementations other than JAX's usual one.
 
     >>> key = jax.random.key(1)
     >>> same = jax.random.normal(key, 3) == jax.random.normal(fused_key(key), 3)
@@ -38,7 +36,7 @@ def fused_key(key: PRNGKeyArray) -> PRNGKeyArray:
 
 
 def is_usual(key: PRNGKeyArray) -> bool:
-    """True for a key whose numbers are those of JAX's usual implementation, each by its position.
+    """True for a key with the numbers of JAX's usual implementation, each by its position.
 
     >>> is_usual(jax.random.key(0)), is_usual(fused_key(jax.random.key(0))), is_usual(jax.random.key(0, impl="rbg"))
     (True, True, False)
@@ -57,9 +55,8 @@ def _split(key: UInt32[Array, 2], shape: tuple[int, ...]) -> UInt32[Array, "*sha
 
 def _fold_in(key: UInt32[Array, 2], data: Int[Array, ""] | int) -> UInt32[Array, 2]:
     zero = jnp.zeros((), jnp.uint32)
-    return _once(
-        jnp.stack(threefry2x32(key[0], key[1], zero, jnp.asarray(data).astype(jnp.uint32)))
-    )
+    words = threefry2x32(key[0], key[1], zero, jnp.asarray(data).astype(jnp.uint32))
+    return _once(jnp.stack(words))
 
 
 def _bits(key: UInt32[Array, 2], width: int, shape: tuple[int, ...]) -> UInt[Array, "*shape"]:
@@ -73,16 +70,18 @@ def _words(key: UInt32[Array, 2], shape: tuple[int, ...]) -> tuple[Array, Array]
     """Two words for each element, with its position as the counter."""
     size = math.prod(shape)
     if size < 2**32:
-        high, low = jnp.zeros(shape, jnp.uint32), lax.iota(jnp.uint32, size).reshape(shape)
+        high = jnp.zeros(shape, jnp.uint32)
+        low = lax.iota(jnp.uint32, size).reshape(shape)
     else:  # only with 64 bits
-        place = lax.iota(jnp.uint64, size).reshape(shape)
-        high, low = (place >> jnp.uint64(32)).astype(jnp.uint32), place.astype(jnp.uint32)
+        position = lax.iota(jnp.uint64, size).reshape(shape)
+        high = (position >> jnp.uint64(32)).astype(jnp.uint32)
+        low = position.astype(jnp.uint32)
     return threefry2x32(key[0], key[1], high, low)
 
 
 def _once(x: Array) -> Array:
-    """`x`, computed once and not again in each reader: for keys made from keys these would be
-    exponentially many."""
+    """`x`, computed once, not again in each expression that reads it: keys made from keys would be
+    computed exponentially often."""
     return lax.optimization_barrier(x)
 
 

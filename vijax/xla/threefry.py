@@ -24,27 +24,31 @@ def threefry2x32(
 ) -> tuple[Words, Words]:
     """Two random words for each counter (x0, x1) under the key (key0, key1); `xp` is the module
     that computes them."""
-    return _once(key0, key1, x0, x1) if xp is jnp else _rounds(key0, key1, x0, x1, xp)
+    if xp is jnp:
+        return _once(key0, key1, x0, x1)
+    return _rounds(key0, key1, x0, x1, xp)
 
 
 @jax.jit
 def _once(key0: Words, key1: Words, x0: Words, x1: Words) -> tuple[Words, Words]:
-    """The rounds, traced once for each shape, because they are much of what a small step traces.
-    XLA puts them into the consumer all the same."""
+    """The rounds, traced once for each shape, because they are much of the tracing of a small step.
+    XLA still fuses them into the consumer."""
     return _rounds(key0, key1, x0, x1, jnp)
 
 
 def _rounds(key0: Words, key1: Words, x0: Words, x1: Words, xp: Any) -> tuple[Words, Words]:
     keys = (key0, key1, key0 ^ key1 ^ xp.uint32(_PARITY))
-    x0, x1 = x0 + keys[0], x1 + keys[1]
+    x0 = x0 + keys[0]
+    x1 = x1 + keys[1]
     for block in range(5):
         for rotation in _ROTATIONS[block % 2]:
             x0 = x0 + x1
-            x1 = _rotate_left(x1, rotation) ^ x0
+            x1 = _rotate(x1, rotation) ^ x0
         x0 = x0 + keys[(block + 1) % 3]
         x1 = x1 + keys[(block + 2) % 3] + xp.uint32(block + 1)
     return x0, x1
 
 
-def _rotate_left(x: Words, by: int) -> Words:
-    return (x << np.uint32(by)) | (x >> np.uint32(32 - by))
+def _rotate(x: Words, bits: int) -> Words:
+    """x rotated to the left."""
+    return (x << np.uint32(bits)) | (x >> np.uint32(32 - bits))
