@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from vijax.data.formulas.algebra import terms_of
+from vijax.data.formulas.algebra import expand_terms
 from vijax.data.formulas.design_columns import learn
 from vijax.data.formulas.parser import parse
 from vijax.data.schema.typed_columns import typed_table
@@ -78,7 +78,7 @@ def test_no_column_depends_on_others_and_all_of_the_term_is_there(text):
     rank = np.linalg.matrix_rank
     assert rank(x) == x.shape[1]
     made = parse(f"y ~ {text}")
-    for term in terms_of(made, made.addends).terms:
+    for term in expand_terms(made, made.addends).terms:
         whole = np.ones((N, 1))
         for node in map(str, term):
             own = values(f"0 + {node}") if node[:2] in ("bs", "po") else indicators(node)

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from vijax.data.formulas.algebra import terms_of
+from vijax.data.formulas.algebra import expand_terms
 from vijax.data.formulas.parser import parse
-from vijax.data.formulas.tokens import quoted, tokens_of
+from vijax.data.formulas.tokens import quote_name, read_tokens
 
 
 def terms(text):
     made = parse(text)
-    return [":".join(map(str, term)) or "1" for term in terms_of(made, made.addends).terms]
+    return [":".join(map(str, term)) or "1" for term in expand_terms(made, made.addends).terms]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_long_formula_is_refused_and_not_a_crash():
 def test_any_text_is_a_formula_or_a_value_error(text):
     try:
         made = parse(f"y ~ {text}")
-        terms_of(made, made.addends)
+        expand_terms(made, made.addends)
     except ValueError:
         pass
 
@@ -177,9 +177,9 @@ def test_any_text_is_a_formula_or_a_value_error(text):
 @settings(max_examples=200, deadline=None)
 @given(st.text(min_size=1, max_size=12))
 def test_a_name_of_any_letters_is_read_back_from_its_quotes(name):
-    tokens = tokens_of(f"y ~ {quoted(name)} + z")
+    tokens = read_tokens(f"y ~ {quote_name(name)} + z")
     assert [token.text for token in tokens] == ["y", "~", name, "+", "z", ""]
-    assert parse(f"y ~ ({quoted(name)} | {quoted(name)})").bars[0].columns == (
+    assert parse(f"y ~ ({quote_name(name)} | {quote_name(name)})").bars[0].columns == (
         unicodedata.normalize("NFC", name),
     )
 

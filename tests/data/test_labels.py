@@ -19,7 +19,7 @@ TEN = pandas.Timestamp("2020-01-01 10:00")
 
 
 def codes(training, later):
-    return labels_of(training).levels().codes_of(labels_of(later)).tolist()
+    return labels_of(training).levels().find_codes(labels_of(later)).tolist()
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ DAYS = np.array([0, 7, 14])
 def test_a_duration_has_one_name_in_every_unit(values):
     levels = labels_of(values).levels()
     assert levels.names == ("0 days", "7 days", "14 days")
-    assert levels.codes_of(labels_of(DAYS.astype("m8[D]"))).tolist() == [0, 1, 2]
+    assert levels.find_codes(labels_of(DAYS.astype("m8[D]"))).tolist() == [0, 1, 2]
 
 
 def test_durations_of_the_libraries_are_one():
@@ -239,14 +239,14 @@ def test_durations_of_the_libraries_are_one():
 )
 def test_values_of_other_kinds_are_looked_up_among_numbers(later, codes):
     """True is 1; a date is no number. Both were an error without a name."""
-    assert labels_of(np.array([0, 1, 2])).levels().codes_of(labels_of(later)).tolist() == codes
+    assert labels_of(np.array([0, 1, 2])).levels().find_codes(labels_of(later)).tolist() == codes
 
 
 def test_of_two_near_levels_neither_is_meant():
     levels = labels_of([0.3, np.nextafter(0.3, 1)]).levels()
     beyond = np.nextafter(np.nextafter(0.3, 1), 1)
-    assert levels.codes_of(labels_of([0.3, beyond])).tolist() == [0, -1]
-    assert labels_of([0.3]).levels().codes_of(labels_of([np.nextafter(0.3, 1)])).tolist() == [0]
+    assert levels.find_codes(labels_of([0.3, beyond])).tolist() == [0, -1]
+    assert labels_of([0.3]).levels().find_codes(labels_of([np.nextafter(0.3, 1)])).tolist() == [0]
 
 
 def test_whole_numbers_among_fractions_keep_all_digits():
@@ -295,7 +295,7 @@ def test_blanks_around_names_say_nothing_and_two_that_become_one_are_told(made, 
         labels = typed_table(made({"g": cells})).columns["g"].labels()
     assert labels.names == ("a", "b", "c")
     assert labels.codes.tolist() == [0, 1, 1, 2]
-    assert labels.levels().codes_of(labels_of(["c", " a ", "d"])).tolist() == [2, 0, -1]
+    assert labels.levels().find_codes(labels_of(["c", " a ", "d"])).tolist() == [2, 0, -1]
     pandas.DataFrame({"g": cells}).to_csv(tmp_path / "t.csv", index=False)
     assert typed_table(str(tmp_path / "t.csv")).columns["g"].labels().names == labels.names
 

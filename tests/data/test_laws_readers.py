@@ -61,7 +61,7 @@ def test_levels_of_one_form_are_found_in_another(form, typing, tmp_path):
         and any("." in text for text in typing.texts())
     ):
         pytest.skip("names of levels are exact text: 1,5 is not 1.5")
-    np.testing.assert_array_equal(levels.codes_of(labels), levels.codes_of(training))
+    np.testing.assert_array_equal(levels.find_codes(labels), levels.find_codes(training))
 
 
 @on_pairs

@@ -17,7 +17,7 @@ from vijax.app.settings.sections import read_dialect
 from vijax.app.settings.typed_toml import ConfigError, flatten
 from vijax.app.sources.documents import load_documents
 from vijax.app.sources.rating_tables import find_rating_scale, has_ratings
-from vijax.data.formulas.tokens import quoted
+from vijax.data.formulas.tokens import quote_name
 from vijax.data.loader import USUAL
 from vijax.data.read import guess_format
 from vijax.data.reading.checks import DataError, Notes, listed, nearest
@@ -449,9 +449,9 @@ def _look_for_formula(
     others = [c for c in full if c is not target and c.distinct > 1 and not c.identifies]
     terms = [_term(column, kinds[column.name]) for column in others]
     groups = [column for column in others if _names_groups(column, kinds[column.name])]
-    effects = [f"(1 | {quoted(column.name)})" for column in groups]
+    effects = [f"(1 | {quote_name(column.name)})" for column in groups]
     right_side = " + ".join([*filter(None, terms), *effects]) or "1"
-    settings["model.formula"] = f"{quoted(target.name)} ~ {right_side}"
+    settings["model.formula"] = f"{quote_name(target.name)} ~ {right_side}"
     in_formula = {target.name, *(column.name for column in groups)}
     unused = [
         column.name
@@ -469,10 +469,10 @@ def _term(column: Column, kind: str) -> str:
     if column.missing or column.distinct < 2 or column.identifies:
         return ""
     if kind in ("number", "truth"):
-        return quoted(column.name)
+        return quote_name(column.name)
     if column.distinct > MOST_CLASSES:
         return ""
-    return quoted(column.name) if kind == "label" else f"C({quoted(column.name)})"
+    return quote_name(column.name) if kind == "label" else f"C({quote_name(column.name)})"
 
 
 def _names_groups(column: Column, kind: str) -> bool:

@@ -31,7 +31,7 @@ class Terms(NamedTuple):
     offsets: tuple[Call, ...]
 
 
-def terms_of(formula: Formula, addends: Sequence[tuple[str, Node]]) -> Terms:
+def expand_terms(formula: Formula, addends: Sequence[tuple[str, Node]]) -> Terms:
     """The terms that signs and parts stand for; an intercept is implied.
 
     Raises:
@@ -40,7 +40,7 @@ def terms_of(formula: Formula, addends: Sequence[tuple[str, Node]]) -> Terms:
 
     >>> from vijax.data.formulas.parser import parse
     >>> made = parse("y ~ a * b + c/d - b + offset(e)")
-    >>> [":".join(map(str, term)) or "1" for term in terms_of(made, made.addends).terms]
+    >>> [":".join(map(str, term)) or "1" for term in expand_terms(made, made.addends).terms]
     ['1', 'a', 'c', 'a:b', 'c:d']
     """
     expansion = _Expansion(formula)

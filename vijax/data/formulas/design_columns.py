@@ -12,15 +12,15 @@ import numpy as np
 from jaxtyping import Float
 
 from vijax.data.formulas import bases, contrasts
-from vijax.data.formulas.algebra import INTERCEPT, Term, Terms, terms_of
+from vijax.data.formulas.algebra import INTERCEPT, Term, Terms, expand_terms
 from vijax.data.formulas.contrasts import Codes, full_ranks
 from vijax.data.formulas.functions import (
     MOST_COLUMNS,
     Reading,
     check_categories,
-    columns_in,
     evaluate,
-    not_of_numbers,
+    find_columns,
+    not_numbers_error,
 )
 from vijax.data.formulas.syntax import (
     Call,
@@ -129,7 +129,7 @@ class DesignColumns:
     def columns(self) -> tuple[str, ...]:
         """The columns of the table that the terms name."""
         nodes = [*(node for part in self.parts for node in part.term), *self.offsets]
-        return tuple(dict.fromkeys(name for node in nodes for name in columns_in(node)))
+        return tuple(dict.fromkeys(name for node in nodes for name in find_columns(node)))
 
     def matrix(self, table: TypedTable) -> Matrix:
         """The columns of some rows. No value is learnt of them.
@@ -176,7 +176,7 @@ def learn(
       ValueError: a column is missing or is of another kind, a category has one level, a value is
           not finite.
     """
-    return _Learner(formula, table, functions).learn(terms_of(formula, addends))
+    return _Learner(formula, table, functions).learn(expand_terms(formula, addends))
 
 
 def _reading(
@@ -234,7 +234,7 @@ class _Learner:
                 self.categories[node] = _category(node, node, column.labels(), None, self.reading)
                 return
             if column.kind not in ("number", "truth"):
-                raise not_of_numbers(node, column, self.reading)
+                raise not_numbers_error(node, column, self.reading)
         if isinstance(node, Call) and node.function == "bs":
             self.numbers[node] = _learn_splines(node, self.reading)
         elif isinstance(node, Call) and node.function == "poly":
@@ -263,7 +263,7 @@ class _Learner:
         labels: list[str] = []
         categorical: list[bool] = []
         for part in parts:
-            each = [self.names_of(node, node in part.whole) for node in part.term]
+            each = [self.factor_names(node, node in part.whole) for node in part.term]
             number = math.prod(map(len, each))
             if number > MOST_COLUMNS:
                 named = ":".join(map(str, part.term))
@@ -291,7 +291,7 @@ class _Learner:
             )
         return tuple(labels), tuple(categorical)
 
-    def names_of(self, node: Node, whole: bool) -> list[str]:
+    def factor_names(self, node: Node, whole: bool) -> list[str]:
         """Names of the columns of a factor."""
         if node in self.categories:
             return [f"{node}[{name}]" for name in self.categories[node].codes(whole).names]
@@ -355,7 +355,7 @@ def _all_levels(node: Node, labels: Labels, reading: Reading) -> tuple[str, ...]
     """Levels in the order that is given, which must be all of them."""
     levels = labels.levels()
     items = node.items if isinstance(node, Several) else (node,)
-    codes = [levels.code_of(_level_value(item, reading)) for item in items]
+    codes = [levels.find_code(_level_value(item, reading)) for item in items]
     if sorted(codes) != list(range(len(levels.names))):
         expected = f"each level once: {list(levels.names)}"
         raise reading.refuse(node, expected, str(node))
@@ -385,7 +385,7 @@ def _contrast(node: Node | None, levels: Levels, base: str | None, reading: Read
 
 
 def _level(node: Node, levels: Levels, reading: Reading) -> str:
-    code = levels.code_of(_level_value(node, reading))
+    code = levels.find_code(_level_value(node, reading))
     if code < 0:
         raise reading.refuse(node, f"one of the levels {list(levels.names[:20])}", str(node))
     return levels.names[code]
@@ -536,15 +536,15 @@ class _Maker:
         """The columns of a factor."""
         if node in self.learnt.categories:
             category = self.learnt.categories[node]
-            return category.codes(whole).matrix[self.codes_of(category)]
+            return category.codes(whole).matrix[self.level_codes(category)]
         if node not in self.values:
             self.values[node] = self.numbers(node)
         return self.values[node]
 
-    def codes_of(self, category: Category) -> np.ndarray:
+    def find_level_codes(self, category: Category) -> np.ndarray:
         """The place of the level of each row."""
         if category.node not in self.codes:
-            self.codes[category.node] = codes_of(
+            self.codes[category.node] = find_level_codes(
                 category.column, category.levels, category.node, self.reading
             )
         return self.codes[category.node]
@@ -563,10 +563,10 @@ class _Maker:
         return evaluate(node, self.reading)[:, None]
 
 
-def codes_of(column: Column, levels: Levels, node: Node, reading: Reading) -> np.ndarray:
+def find_level_codes(column: Column, levels: Levels, node: Node, reading: Reading) -> np.ndarray:
     """The place of the level of each row; ValueError for one that training does not have."""
     labels = reading.column(column).labels()
-    codes = levels.codes_of(labels)
+    codes = levels.find_codes(labels)
     bad = np.flatnonzero(codes < 0)
     if len(bad):
         row = int(bad[0])

@@ -102,11 +102,11 @@ def listed_functions() -> str:
     return f"{', '.join(f'{name}()' for name in own)}, {makers}, and np. before those of numbers"
 
 
-def columns_in(node: Node) -> dict[str, Span]:
+def find_columns(node: Node) -> dict[str, Span]:
     """The columns that a part names, and where it first does.
 
     >>> from vijax.data.formulas.parser import parse
-    >>> list(columns_in(parse("y ~ C(h, Sum):I(x * np.log(z))").addends[0][1]))
+    >>> list(find_columns(parse("y ~ C(h, Sum):I(x * np.log(z))").addends[0][1]))
     ['h', 'x', 'z']
     """
     if isinstance(node, Column):
@@ -125,7 +125,7 @@ def columns_in(node: Node) -> dict[str, Span]:
         )
     columns: dict[str, Span] = {}
     for part in inner:
-        for name, span in columns_in(part).items():
+        for name, span in find_columns(part).items():
             columns.setdefault(name, span)
     return columns
 
@@ -170,36 +170,36 @@ class Reading:
         return self.statistics[key]
 
 
-def labels_in(node: Node) -> tuple[str, ...]:
+def label_columns(node: Node) -> tuple[str, ...]:
     """The columns that a part reads as labels, whose text in a file is exact: C(g), h['b'] and h ==
     'b'.
 
     >>> from vijax.data.formulas.parser import parse
-    >>> labels_in(parse("y ~ C(h):x + I(k == 'b')").addends[0][1])
+    >>> label_columns(parse("y ~ C(h):x + I(k == 'b')").addends[0][1])
     ('h',)
     """
     if isinstance(node, Call) and node.function in ("C", "S", "T", "[]"):
-        return tuple(columns_in(node))
+        return tuple(find_columns(node))
     if isinstance(node, Operation):
         if isinstance(node.right, Text):
-            return tuple(columns_in(node.left))
-        return (*labels_in(node.left), *labels_in(node.right))
+            return tuple(find_columns(node.left))
+        return (*label_columns(node.left), *label_columns(node.right))
     if isinstance(node, Call):
-        return tuple(name for argument in node.arguments for name in labels_in(argument))
-    return labels_in(node.inner) if isinstance(node, Sign) else ()
+        return tuple(name for argument in node.arguments for name in label_columns(argument))
+    return label_columns(node.inner) if isinstance(node, Sign) else ()
 
 
-def numbers_in(node: Node) -> tuple[str, ...]:
+def number_columns(node: Node) -> tuple[str, ...]:
     """The columns that a part reads otherwise: as numbers, or as labels where they are none."""
     if isinstance(node, Column):
         return (node.name,)
     if isinstance(node, Call) and node.function not in ("C", "S", "T", "[]"):
         parts = node.arguments[:1] if node.function in COLUMN_MAKERS else node.arguments
-        return tuple(name for argument in parts for name in numbers_in(argument))
+        return tuple(name for argument in parts for name in number_columns(argument))
     if isinstance(node, Operation):
         sides = () if isinstance(node.right, Text) else (node.left, node.right)
-        return tuple(name for side in sides for name in numbers_in(side))
-    return numbers_in(node.inner) if isinstance(node, Sign) else ()
+        return tuple(name for side in sides for name in number_columns(side))
+    return number_columns(node.inner) if isinstance(node, Sign) else ()
 
 
 def evaluate(node: Node, reading: Reading) -> Values:
@@ -218,7 +218,7 @@ def _value(node: Node, reading: Reading) -> Any:
     if isinstance(node, Constant) and node.name in CONSTANTS:
         return CONSTANTS[node.name]
     if isinstance(node, Column):
-        return numbers_of(node, reading)
+        return column_numbers(node, reading)
     if isinstance(node, Sign):
         return -_value(node.inner, reading)
     if isinstance(node, Operation):
@@ -235,11 +235,11 @@ def _finite_number(node: Number, reading: Reading) -> float:
     return value
 
 
-def numbers_of(node: Column, reading: Reading) -> Values:
+def column_numbers(node: Column, reading: Reading) -> Values:
     """A column of numbers, as float64."""
     column = reading.column(node)
     if reading.learning and column.kind not in ("number", "truth"):
-        raise not_of_numbers(node, column, reading)
+        raise not_numbers_error(node, column, reading)
     try:
         return _finite(node, column.numbers(), reading)
     except NoNumber as error:
@@ -303,7 +303,7 @@ def _near_numbers(node: Column, near: NearNumbers, reading: Reading) -> ValueErr
     return reading.refuse(node, "numbers alone in cells that mean numbers", got, remedy)
 
 
-def not_of_numbers(node: Column, column: TypedColumn, reading: Reading) -> ValueError:
+def not_numbers_error(node: Column, column: TypedColumn, reading: Reading) -> ValueError:
     """The error to raise where a column of numbers was expected."""
     expected = f"a column of numbers, {node.name!r}"
     if column.kind == "time":
@@ -362,13 +362,13 @@ def _comparison(node: Operation, reading: Reading) -> Any:
             raise reading.refuse(node, "a column == a text", repr(str(node)))
         column = reading.column(node.left)
         levels = reading.learnt(node, lambda: column.labels().levels())
-        wanted = levels.code_of(node.right.text)
+        wanted = levels.find_code(node.right.text)
         if wanted < 0:
             shown = list(levels.names)[:20]
             raise reading.refuse(
                 node.right, f"a value of {node.left.name!r}: {shown}", repr(node.right.text)
             )
-        same = levels.codes_of(column.labels()) == wanted
+        same = levels.find_codes(column.labels()) == wanted
         return (same if node.operator == "==" else ~same).astype(float)
     return COMPARISONS[node.operator](
         _value(node.left, reading), _value(node.right, reading)
@@ -377,7 +377,7 @@ def _comparison(node: Operation, reading: Reading) -> Any:
 
 def _call(node: Call, reading: Reading) -> Any:
     if node.function in reading.functions:
-        return _of_user(node, reading)
+        return _call_user_function(node, reading)
     name = SPELLINGS.get(node.function, node.function)
     if name == "I":
         return _value(_only(node, reading), reading)
@@ -393,13 +393,13 @@ def _call(node: Call, reading: Reading) -> Any:
         values = evaluate(_only(node, reading), reading)
         return reading.learnt(node, lambda: float(STATISTICS[name](values)))
     if name in CENTRED:
-        return _centred(node, name, reading)
+        return _centre(node, name, reading)
     raise reading.refuse(
         node, "a function of numbers", repr(node.function), f"Functions are {listed_functions()}."
     )
 
 
-def _centred(node: Call, name: str, reading: Reading) -> Values:
+def _centre(node: Call, name: str, reading: Reading) -> Values:
     values = evaluate(_only(node, reading), reading)
     mean, deviation = reading.learnt(node, lambda: (float(values.mean()), float(values.std())))
     if name == "center":
@@ -411,20 +411,20 @@ def _centred(node: Call, name: str, reading: Reading) -> Values:
     return (values - mean) / deviation
 
 
-def _of_user(node: Call, reading: Reading) -> Values:
+def _call_user_function(node: Call, reading: Reading) -> Values:
     """A function of the user's own: called with arrays (N,), it returns another."""
     arguments = [evaluate(argument, reading) for argument in node.arguments]
     if node.named:
         raise reading.refuse(
             node, "arguments without names, for a function of your own", repr(str(node))
         )
-    value = _called(node, arguments, reading)
+    value = _user_values(node, arguments, reading)
     if reading.learning and len(value) > 1:
         _check_row_by_row(node, arguments, value, reading)
     return _finite(node, value, reading)
 
 
-def _called(node: Call, arguments: list[np.ndarray], reading: Reading) -> Values:
+def _user_values(node: Call, arguments: list[np.ndarray], reading: Reading) -> Values:
     """The result of a function of the user's own, as float64. It gets copies: it may write into
     them."""
     rows = len(arguments[0]) if arguments else len(reading.table)
@@ -446,7 +446,7 @@ def _check_row_by_row(
     """Refuses a function whose value in a row depends on the other rows: later rows would be moved
     by their own."""
     half = slice(None, None, 2)
-    of_some = _called(node, [argument[half][::-1] for argument in arguments], reading)[::-1]
+    of_some = _user_values(node, [argument[half][::-1] for argument in arguments], reading)[::-1]
     whole = np.where(np.isfinite(value), value, 0.0)[half]
     size = np.abs(whole).max(initial=0.0)
     if not np.allclose(
@@ -477,7 +477,7 @@ def _finite(node: Node, value: Any, reading: Reading) -> Any:
     if not len(bad):
         return value
     row = int(bad[0])
-    cells = {name: reading.table.columns[name].values[row] for name in columns_in(node)}
+    cells = {name: reading.table.columns[name].values[row] for name in find_columns(node)}
     at = ", ".join(f"{name} = {cell}" for name, cell in cells.items())
     bad_value = float(np.broadcast_to(value, (len(reading.table),))[row])
     got = f"{bad_value:g} in {reading.table.row_name(row)}, where {at} ({len(bad)} such)"

@@ -39,7 +39,7 @@ from vijax.data.formulas.syntax import (
     Span,
     Text,
 )
-from vijax.data.formulas.tokens import LISTED, QUOTES, WORDS, Token, refuse, tokens_of
+from vijax.data.formulas.tokens import LISTED, QUOTES, WORDS, Token, read_tokens, refuse
 
 MOST_DEEP = 40
 """Parentheses within parentheses, at most."""
@@ -81,7 +81,7 @@ class _Reader:
         self.text = unicodedata.normalize("NFC", text)  # as names of columns are
         self.argument = argument
         self.functions = functions
-        self.tokens = tokens_of(self.text, argument)
+        self.tokens = read_tokens(self.text, argument)
         self.place = 0
         self.depth = 0
 
@@ -97,13 +97,13 @@ class _Reader:
         self.place += token.kind != "end"
         return token
 
-    def at(self, *operators: str) -> bool:
+    def is_next(self, *operators: str) -> bool:
         """True where one of these operators is at the place."""
         return self.token.kind == "operator" and self.token.text in operators
 
     def take(self, operator: str, after: str) -> Token:
         """Moves past an operator; refuses another word."""
-        if not self.at(operator):
+        if not self.is_next(operator):
             raise self.refuse_token(f"{operator!r} {after}")
         return self.next()
 
@@ -134,22 +134,22 @@ class _Reader:
     def formula(self) -> Formula:
         """The whole formula."""
         response = None
-        if not self.at("~"):
+        if not self.is_next("~"):
             response = self.comparison()
-        if not self.at("~"):
+        if not self.is_next("~"):
             remedy = "Write response ~ terms." if self.token.kind == "end" else LISTED
             raise self.refuse_token("response ~ terms", remedy)
         self.next()
         addends, bars = self.addends_and_bars()
         if self.token.kind != "end":
-            raise self.refuse_token("an operator between terms", self.remedy_between())
+            raise self.refuse_token("an operator between terms", self.missing_operator_remedy())
         return Formula(self.text, self.argument, response, addends, bars)
 
-    def remedy_between(self) -> str:
+    def missing_operator_remedy(self) -> str:
         """The remedy where two terms stand beside each other."""
-        if self.at("|", "||"):
+        if self.is_next("|", "||"):
             return BAR
-        if self.at("==", "!=", "<", ">", "<=", ">=", "%", "//"):
+        if self.is_next("==", "!=", "<", ">", "<=", ">=", "%", "//"):
             return f"Write arithmetic and comparisons inside of I(...). {LISTED}"
         if self.token.kind in ("name", "number"):
             return f"Write + before it, for one term more. {LISTED} {QUOTES}"
@@ -159,7 +159,7 @@ class _Reader:
         """The terms to the right of ~, and those of groups among them."""
         addends: list[tuple[str, Node]] = []
         bars: list[Bar] = []
-        sign = self.next().text if self.at("+", "-") else "+"
+        sign = self.next().text if self.is_next("+", "-") else "+"
         while True:
             start = self.token.start
             if self.is_bar():
@@ -173,14 +173,14 @@ class _Reader:
                 bars += own
             else:
                 addends.append((sign, self.product()))
-            if not self.at("+", "-"):
+            if not self.is_next("+", "-"):
                 return tuple(addends), tuple(bars)
             sign = self.next().text
 
     # --- terms ------------------------------------------------------------------------------------
     def sum(self) -> Node:
         """Terms with signs."""
-        if self.at("+", "-"):
+        if self.is_next("+", "-"):
             sign = self.next()
             first = self.product()
             # A minus at the beginning takes away from the intercept, which is implied.
@@ -203,7 +203,7 @@ class _Reader:
         """Parts with operators between, from left to right."""
         left = part() if left is None else left
         number = 0
-        while self.at(*operators):
+        while self.is_next(*operators):
             number += 1
             if number > MOST_CHAINED:
                 raise self.refuse_token(
@@ -217,7 +217,7 @@ class _Reader:
     def power(self) -> Node:
         """A term, perhaps to a power."""
         base = self.term()
-        if not self.at("**", "^"):
+        if not self.is_next("**", "^"):
             return base
         self.next()
         token = self.token
@@ -248,9 +248,9 @@ class _Reader:
                     "0 or 1, for no intercept or one, as the only numbers among terms", remedy
                 )
             return Number(token.text, self.span(self.next()))
-        if self.at("{"):
+        if self.is_next("{"):
             return self.braces()
-        if self.at("("):
+        if self.is_next("("):
             return self.parentheses()
         if token.kind == "name":
             return self.name(as_term=True)
@@ -270,7 +270,7 @@ class _Reader:
     def parentheses(self) -> Node:
         """Terms between parentheses."""
         start = self.next().start
-        if self.is_bar_inside():
+        if self.has_bar():
             raise self.refuse(
                 (start, start + 1),
                 "group effects as terms of their own, added to the others",
@@ -278,7 +278,7 @@ class _Reader:
                 BAR,
             )
         inner = self.deeper(self.sum)
-        if self.at("|", "||"):
+        if self.is_next("|", "||"):
             raise self.refuse_token("group effects as terms of their own, added to the others", BAR)
         self.take(")", "after terms")
         return inner
@@ -286,13 +286,13 @@ class _Reader:
     # --- group effects ----------------------------------------------------------------------------
     def is_bar(self) -> bool:
         """True where group effects begin."""
-        return self.at("(") and self.is_bar_inside(self.place + 1)
+        return self.is_next("(") and self.has_bar(self.place + 1)
 
-    def is_bar_inside(self, place: int | None = None) -> bool:
+    def has_bar(self, place: int | None = None) -> bool:
         """True where the parentheses that begin before a place hold a bar of their own."""
-        return self.is_inside(("|", "||"), self.place if place is None else place)
+        return self.has_operator(("|", "||"), self.place if place is None else place)
 
-    def is_inside(self, operators: tuple[str, ...], place: int) -> bool:
+    def has_operator(self, operators: tuple[str, ...], place: int) -> bool:
         """True where the brackets that begin before a place hold one of these operators, outside of
         others within."""
         depth = 0
@@ -312,17 +312,17 @@ class _Reader:
     def bar(self) -> list[Bar]:
         """Group effects: one for each level of nesting."""
         start = self.next().start
-        if self.at("|", "||"):
+        if self.is_next("|", "||"):
             raise self.refuse_token("an effect to the left of the bar", BAR)
         terms = self.deeper(self.sum)
         bar = self.token
-        if not self.at("|", "||"):
-            raise self.refuse_token("an operator between terms", self.remedy_between())
+        if not self.is_next("|", "||"):
+            raise self.refuse_token("an operator between terms", self.missing_operator_remedy())
         self.next()
         nested = self.groups()
-        if self.at("|", "||"):
+        if self.is_next("|", "||"):
             raise self.refuse_token("one bar in each term of group effects", BAR)
-        if not self.at(")"):
+        if not self.is_next(")"):
             remedy = "Groups are named by columns: (x | g), (x | g:h), (x | g/h)."
             raise self.refuse_token("')' after the groups", remedy)
         span = (start, self.next().end)
@@ -336,7 +336,7 @@ class _Reader:
     def groups(self) -> list[tuple[str, ...]]:
         """Columns that name groups, at each level of nesting."""
         nested = [self.interaction()]
-        while self.at("/"):
+        while self.is_next("/"):
             self.next()
             nested.append(self.interaction())
         return nested
@@ -344,7 +344,7 @@ class _Reader:
     def interaction(self) -> tuple[str, ...]:
         """Columns with colons between."""
         columns = [self.group_column()]
-        while self.at(":"):
+        while self.is_next(":"):
             self.next()
             columns.append(self.group_column())
         return tuple(columns)
@@ -360,16 +360,16 @@ class _Reader:
         """A column, a call, or a level of a column."""
         token = self.next()
         if token.quoted:
-            return self.level_of(Column(token.text, self.span(token)))
-        if self.at("("):
+            return self.column_or_level(Column(token.text, self.span(token)))
+        if self.is_next("("):
             return self.call(token, as_term)
         if token.text in WORDS and not as_term:
             return Constant(token.text, self.span(token))
-        return self.level_of(Column(token.text, self.span(token)))
+        return self.column_or_level(Column(token.text, self.span(token)))
 
-    def level_of(self, column: Column) -> Node:
+    def column_or_level(self, column: Column) -> Node:
         """A column, or `column['level']`, of a response: 1 where it has the level."""
-        if not self.at("["):
+        if not self.is_next("["):
             return column
         self.next()
         token = self.token
@@ -391,7 +391,7 @@ class _Reader:
         self.next()
         arguments: list[Node] = []
         named: list[tuple[str, Node]] = []
-        while not self.at(")"):
+        while not self.is_next(")"):
             if arguments or named:
                 self.comma_between_arguments()
             if self.is_named():
@@ -413,12 +413,12 @@ class _Reader:
     def comma_between_arguments(self) -> None:
         """Moves past a comma; what stands there instead is refused, with the spelling of it that is
         read."""
-        if not self.at(","):
+        if not self.is_next(","):
             by_word = (
                 self.token.kind == "name" and not self.token.quoted and self.token.text in LOGIC
             )
             remedy = LOGIC[self.token.text] if by_word else LISTED
-            if self.at(*COMPARISONS):
+            if self.is_next(*COMPARISONS):
                 remedy = (
                     "One comparison stands alone: write (x > 1) * (x < 3), and the column first: "
                     "h == 'a'."
@@ -459,9 +459,9 @@ class _Reader:
         token = self.token
         if token.kind == "text":
             return Text(self.next().text, self.span(token))
-        is_list = self.at("(") and self.is_inside((",",), self.place + 1)
-        if self.at("[") or is_list:
-            return self.several("]" if self.at("[") else ")")
+        is_list = self.is_next("(") and self.has_operator((",",), self.place + 1)
+        if self.is_next("[") or is_list:
+            return self.several("]" if self.is_next("[") else ")")
         if token.kind == "end":
             raise self.refuse_token("an argument, and ')' after the last one")
         return self.deeper(self.comparison)
@@ -470,10 +470,10 @@ class _Reader:
         """A list of numbers or texts."""
         start = self.next().start
         items: list[Node] = []
-        while not self.at(closing):
+        while not self.is_next(closing):
             if items:
                 self.take(",", "between the items of a list")
-                if self.at(closing):
+                if self.is_next(closing):
                     break
             items.append(self.argument_value())
         return Several(tuple(items), (start, self.next().end))
@@ -482,7 +482,7 @@ class _Reader:
     def comparison(self) -> Node:
         """Arithmetic, perhaps compared with other."""
         left = self.arithmetic()
-        if not self.at(*COMPARISONS):
+        if not self.is_next(*COMPARISONS):
             return left
         operator = self.next().text
         token = self.token
@@ -497,23 +497,23 @@ class _Reader:
 
     def factors(self) -> Node:
         """Numbers with *, /, // and %."""
-        return self.left_to_right(("*", "/", "//", "%"), self.signed)
+        return self.left_to_right(("*", "/", "//", "%"), self.unary)
 
-    def signed(self) -> Node:
+    def unary(self) -> Node:
         """A number with a sign."""
-        if not self.at("+", "-"):
-            return self.raised()
+        if not self.is_next("+", "-"):
+            return self.arithmetic_power()
         token = self.next()
-        inner = self.deeper(self.signed)
+        inner = self.deeper(self.unary)
         return inner if token.text == "+" else Sign(inner, (token.start, inner.span[1]))
 
-    def raised(self) -> Node:
+    def arithmetic_power(self) -> Node:
         """A number, perhaps to a power."""
         base = self.operand()
-        if not self.at("**", "^"):
+        if not self.is_next("**", "^"):
             return base
         self.next()
-        exponent = self.deeper(self.signed)
+        exponent = self.deeper(self.unary)
         return Operation("**", base, exponent, (base.span[0], exponent.span[1]))
 
     def operand(self) -> Node:
@@ -523,9 +523,9 @@ class _Reader:
             return Number(token.text, self.span(self.next()))
         if token.kind == "name":
             return self.name(as_term=False)
-        if self.at("{"):
+        if self.is_next("{"):
             return self.braces()
-        if self.at("("):
+        if self.is_next("("):
             self.next()
             inner = self.deeper(self.comparison)
             self.take(")", "after arithmetic")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple
 
-from vijax.data.formulas.tokens import quoted
+from vijax.data.formulas.tokens import quote_name
 
 Span = tuple[int, int]
 """The places of the first letter of a part, and after the last."""
@@ -20,7 +20,7 @@ class Column:
     span: Span = dataclasses.field(default=NO_SPAN, compare=False)
 
     def __str__(self) -> str:
-        return quoted(self.name)
+        return quote_name(self.name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Sign:
     span: Span = dataclasses.field(default=NO_SPAN, compare=False)
 
     def __str__(self) -> str:
-        return f"-{_within(self.inner, 3)}"
+        return f"-{_parenthesise(self.inner, 3)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,8 +90,8 @@ class Operation:
     def __str__(self) -> str:
         rank = RANKS[self.operator]
         # What stands to the right of - and / is bound by its parentheses; powers bind to the right.
-        left = _within(self.left, rank + (self.operator == "**"))
-        right = _within(self.right, rank + (self.operator != "**"))
+        left = _parenthesise(self.left, rank + (self.operator == "**"))
+        right = _parenthesise(self.right, rank + (self.operator != "**"))
         return f"{left} {self.operator} {right}"
 
 
@@ -131,7 +131,7 @@ RANKS = {
 """How closely operators bind."""
 
 
-def _within(node: Node, rank: int) -> str:
+def _parenthesise(node: Node, rank: int) -> str:
     """The text of a part beside an operator, in parentheses where it needs them."""
     own = (
         RANKS[node.operator] if isinstance(node, Operation) else 3 if isinstance(node, Sign) else 5
@@ -161,7 +161,7 @@ class Bar(NamedTuple):
         >>> Bar(Number("1"), ("g", "h"), True, (0, 0)).factor, Bar(Number("1"), ("g:h",), True, (0, 0)).factor
         ('g:h', '`g:h`')
         """
-        return ":".join(map(quoted, self.columns))
+        return ":".join(map(quote_name, self.columns))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -44,7 +44,7 @@ class Token(NamedTuple):
     text: str
     start: int
     end: int
-    quoted: bool = False
+    quote_name: bool = False
 
 
 class FormulaError(ValueError):
@@ -85,13 +85,13 @@ def refuse(
     return FormulaError(said, f"    {before}{shown}{after}\n    {mark}")
 
 
-def tokens_of(text: str, argument: str = "formula") -> list[Token]:
+def read_tokens(text: str, argument: str = "formula") -> list[Token]:
     """The words of a formula, the last one being its end.
 
     Raises:
       ValueError: a letter that no formula has, a quote that is not closed.
 
-    >>> [token.text for token in tokens_of("y ~ np.log(`a b`)")]
+    >>> [token.text for token in read_tokens("y ~ np.log(`a b`)")]
     ['y', '~', 'np.log', '(', 'a b', ')', '']
     """
     require(
@@ -103,13 +103,13 @@ def tokens_of(text: str, argument: str = "formula") -> list[Token]:
         if text[place].isspace():
             place += 1
             continue
-        token = _token_at(text, place, argument)
+        token = _read_token(text, place, argument)
         tokens.append(token)
         place = token.end
     return [*tokens, Token("end", "", len(text), len(text))]
 
 
-def _token_at(text: str, place: int, argument: str) -> Token:
+def _read_token(text: str, place: int, argument: str) -> Token:
     letter = text[place]
     if letter == "`":
         return _quoted_name(text, place, argument)
@@ -170,10 +170,10 @@ def _quoted_text(text: str, place: int, argument: str) -> Token:
     return Token("text", said, place, at + 1)
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """The name of a column as a formula has it: between backquotes unless it is a plain word.
 
-    >>> quoted("x"), quoted("a b"), quoted("a`b"), quoted("Sepal.Length"), quoted("True")
+    >>> quote_name("x"), quote_name("a b"), quote_name("a`b"), quote_name("Sepal.Length"), quote_name("True")
     ('x', '`a b`', '`a``b`', 'Sepal.Length', '`True`')
     """
     # Names such as _sds.g belong to the unknowns of a regression.

@@ -100,12 +100,12 @@ class Levels:
     names: tuple[str, ...]
     kind: LabelKind
 
-    def codes_of(self, labels: Labels) -> Int[np.ndarray, " N"]:
+    def find_codes(self, labels: Labels) -> Int[np.ndarray, " N"]:
         """The place of each row's level; -1 for one that training does not have.
 
         >>> training = labels_of(np.array([1.0, 2.5, 3.0])).levels()
         >>> later = [1], ["1", "2.50"], np.array([3], np.int8), ["01"]
-        >>> [training.codes_of(labels_of(values)).tolist() for values in later]
+        >>> [training.find_codes(labels_of(values)).tolist() for values in later]
         [[0], [0, 1], [2], [-1]]
         """
         place_of = {name: place for place, name in enumerate(self.names)}
@@ -128,9 +128,9 @@ class Levels:
             places.append(place)
         return np.array([*places, MISSING], int)[labels.codes]
 
-    def code_of(self, value: Any) -> int:
+    def find_code(self, value: Any) -> int:
         """The place of the level of one value, -1 for none."""
-        return int(self.codes_of(labels_of([value]))[0])
+        return int(self.find_codes(labels_of([value]))[0])
 
     def _equals(self) -> dict[tuple[str, str], str]:
         """Levels by what else names them; of two that have one such name neither is meant."""

@@ -646,7 +646,7 @@ def _two_classes(
     labels = labels_of(values)
     expected = classes or labels.levels().names
     levels = Levels(expected, kind_of_names(expected))
-    codes = levels.codes_of(labels)
+    codes = levels.find_codes(labels)
     if len(expected) != 2 or (codes < 0).any():
         wanted = "two classes"
         if classes is not None:

@@ -20,9 +20,9 @@ from vijax.data.formulas.functions import (
     COLUMN_MAKERS,
     RESPONSES,
     SPELLINGS,
-    columns_in,
-    labels_in,
-    numbers_in,
+    find_columns,
+    label_columns,
+    number_columns,
 )
 from vijax.data.formulas.parser import parse
 from vijax.data.formulas.syntax import Column, Formula, Node
@@ -289,10 +289,10 @@ def column_roles(parsed: Formula, has_categories: bool = False) -> ColumnRoles:
     is_label = has_categories and isinstance(response, Column)
     if response is not None and not is_label:
         nodes.append(response)
-    labels += [name for node in nodes for name in labels_in(node)]
+    labels += [name for node in nodes for name in label_columns(node)]
     if response is not None and is_label:
-        labels += columns_in(response)
-    numbers = [name for node in nodes for name in numbers_in(node)]
+        labels += find_columns(response)
+    numbers = [name for node in nodes for name in number_columns(node)]
     return ColumnRoles(tuple(dict.fromkeys(labels)), tuple(dict.fromkeys(numbers)))
 
 
@@ -310,7 +310,7 @@ def term_columns(parsed: Formula) -> tuple[str, ...]:
     nodes = _term_nodes(parsed)
     if parsed.response is not None:
         nodes.append(parsed.response)
-    return tuple(dict.fromkeys(name for node in nodes for name in columns_in(node)))
+    return tuple(dict.fromkeys(name for node in nodes for name in find_columns(node)))
 
 
 def named_columns(parsed: Formula, with_response: bool = True) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ class Factor:
         """The group of each row; -1 for a group that training does not have."""
         labels = [table.column("table", name).labels() for name in self.columns]
         pairs = zip(self.levels_by_column, labels, strict=True)
-        codes = [levels.codes_of(column_labels) for levels, column_labels in pairs]
+        codes = [levels.find_codes(column_labels) for levels, column_labels in pairs]
         sizes = [len(levels.names) for levels in self.levels_by_column]
         row_codes = _joint_codes(np.stack(codes, 1), sizes)
         group_codes = _joint_codes(self.combinations, sizes)
@@ -172,7 +172,7 @@ def _combinations(
 ) -> Int[np.ndarray, "groups columns"]:
     """The distinct combinations of levels that rows have, in order."""
     pairs = zip(levels, by_column, strict=True)
-    codes = np.stack([column_levels.codes_of(labels) for column_levels, labels in pairs], 1)
+    codes = np.stack([column_levels.find_codes(labels) for column_levels, labels in pairs], 1)
     sizes = [len(column_levels.names) for column_levels in levels]
     _, first = np.unique(_joint_codes(codes, sizes), return_index=True)
     return codes[first]

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from vijax.checks import require
 from vijax.data.formulas.design_columns import Functions
-from vijax.data.formulas.functions import COMPARISONS, RESPONSES, Reading, columns_in, evaluate
+from vijax.data.formulas.functions import COMPARISONS, RESPONSES, Reading, evaluate, find_columns
 from vijax.data.formulas.syntax import Call, Column, Formula, Node, Number, Operation, Text
 from vijax.data.formulas.tokens import refuse
 from vijax.data.schema.labels import Levels
@@ -55,7 +55,7 @@ class Response:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that it reads."""
-        return tuple(columns_in(self.node))
+        return tuple(find_columns(self.node))
 
     def values(
         self, table: TypedTable, learning: bool = False
@@ -74,7 +74,7 @@ class Response:
         assert column is not None
         assert self.levels is not None
         labels = reading.column(column).labels()
-        codes = self.levels.codes_of(labels)
+        codes = self.levels.find_codes(labels)
         names = [*self.levels.names, ""]
         bad = np.flatnonzero(codes < 0)
         actual = f"{labels.texts()[bad[0]]!r} in {table.row_name(int(bad[0]))}" if len(bad) else ""
@@ -98,7 +98,7 @@ def read_response(
     node = formula.response
     require(node is not None, formula.argument, "response ~ terms", repr(formula.text))
     assert node is not None
-    for name in columns_in(node):
+    for name in find_columns(node):
         table.column(formula.argument, name)
 
     def make(
@@ -232,7 +232,7 @@ def _find_column(node: Node) -> Column | None:
 def _find_level(formula: Formula, node: Call, levels: Levels) -> str:
     level = node.arguments[1]
     assert isinstance(level, Text)
-    code = levels.code_of(level.text)
+    code = levels.find_code(level.text)
     if code < 0:
         first_levels = list(levels.names[:20])
         raise refuse(
@@ -265,7 +265,7 @@ def _categories(
         )
     if base is None:
         return levels, "", levels.names
-    code = levels.code_of(base)
+    code = levels.find_code(base)
     require(code >= 0, "base", f"a category of {node.name}: {list(levels.names)}", repr(base))
     first = levels.names[code]
     return levels, "", (first, *(level for level in levels.names if level != first))

@@ -48,7 +48,7 @@ def places_by_name(labels: Any) -> tuple[Int[np.ndarray, " N"], int]:
     """
     read = _labels_of(labels)
     levels = read.levels()
-    return levels.codes_of(read), len(levels.names)
+    return levels.find_codes(read), len(levels.names)
 
 
 def places_in(labels: Any, num_groups: int) -> Int[np.ndarray, " N"]:

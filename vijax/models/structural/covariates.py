@@ -84,7 +84,7 @@ class Covariates:
         columns = (self.design.read_rows(table).x - self.centre) / self.scale
         if self.content is not None and self.levels is not None:
             labels = _labels(table, self.content)
-            codes = self.levels.codes_of(labels)
+            codes = self.levels.find_codes(labels)
             new = sorted(set(labels.texts()[codes < 0].tolist()))
             expected = f"groups of {self.content!r} that training has ({', '.join(self.groups)})"
             require(not new, "table", expected, new)

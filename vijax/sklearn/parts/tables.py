@@ -11,7 +11,7 @@ from sklearn.utils.validation import validate_data
 from vijax.checks import require
 from vijax.data.formulas.parser import parse
 from vijax.data.formulas.syntax import Column
-from vijax.data.formulas.tokens import quoted, tokens_of
+from vijax.data.formulas.tokens import quote_name, read_tokens
 from vijax.data.reading.checks import listed
 from vijax.data.schema.typed_columns import typed_table
 from vijax.extras import require_extra
@@ -97,7 +97,7 @@ def response_of(formula: str | None) -> str:
 def _right_of_tilde(formula: str) -> str:
     """The terms of a formula; a name between backquotes may hold a ~ of its own."""
     tilde = next(
-        token for token in tokens_of(formula) if token.kind == "operator" and token.text == "~"
+        token for token in read_tokens(formula) if token.kind == "operator" and token.text == "~"
     )
     return formula[tilde.end :].strip()
 
@@ -124,13 +124,13 @@ def whole_formula(
             repr(groups),
             "Write (1 | g) in it.",
         )
-        return f"{quoted(name)} ~ {_right_of_tilde(formula)}", name
+        return f"{quote_name(name)} ~ {_right_of_tilde(formula)}", name
     factors = [groups] if isinstance(groups, str) else list(groups or ())
     for factor in factors:
         typed_table(frame.iloc[:0]).column("groups", factor)
-    terms = [quoted(column) for column in frame.columns if column not in factors]
-    return f"{quoted(name)} ~ {' + '.join([*terms, *_intercepts(factors)]) or '1'}", name
+    terms = [quote_name(column) for column in frame.columns if column not in factors]
+    return f"{quote_name(name)} ~ {' + '.join([*terms, *_intercepts(factors)]) or '1'}", name
 
 
 def _intercepts(factors: Iterable[str]) -> list[str]:
-    return [f"(1 | {quoted(factor)})" for factor in factors]
+    return [f"(1 | {quote_name(factor)})" for factor in factors]
