@@ -541,7 +541,7 @@ class _Maker:
             self.values[node] = self.numbers(node)
         return self.values[node]
 
-    def find_level_codes(self, category: Category) -> np.ndarray:
+    def level_codes(self, category: Category) -> np.ndarray:
         """The place of the level of each row."""
         if category.node not in self.codes:
             self.codes[category.node] = find_level_codes(

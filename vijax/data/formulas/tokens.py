@@ -44,7 +44,7 @@ class Token(NamedTuple):
     text: str
     start: int
     end: int
-    quote_name: bool = False
+    quoted: bool = False
 
 
 class FormulaError(ValueError):
