@@ -151,7 +151,7 @@ def advi(
     [3. 3.] [1. 1.]
     """
     if isinstance(guide, Guide):
-        guide = guide.for_optimisers()
+        guide = guide.optimiser_form()
     model = _set_guide(model, guide, guides.mean_field())
     check_objective(objective)
     sticks = isinstance(guide, Guide) and guide.sticks

@@ -27,8 +27,8 @@ DENSITIES = {
     ),
     "triangular": TriangularNormal(MEAN, TRIANGLE[0]),
     "mixture": NormalMixture(jnp.asarray([0.3, -0.3]), jnp.stack([MEAN, MEAN + 1.5]), TRIANGLE),
-    "block": vi.guides.block().over(BLOCK).at(MEAN, 0.7),
-    "block, by triangles": vi.guides.block().for_optimisers().over(BLOCK).at(MEAN, 0.7),
+    "block": vi.guides.block().assign(BLOCK).member(MEAN, 0.7),
+    "block, by triangles": vi.guides.block().optimiser_form().assign(BLOCK).member(MEAN, 0.7),
 }
 DRAWS = 40_000
 FAR = 5

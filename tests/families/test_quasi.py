@@ -61,7 +61,7 @@ def families():
         "mixture": NormalMixture(
             jnp.array([0.3, -0.2]), jnp.stack([mean, -mean]), jnp.stack([triangle, -triangle])
         ),
-        "blocks": vi.guides.block().over({"a": [1], "b": [0]}).at(jnp.asarray(mean), 0.7),
+        "blocks": vi.guides.block().assign({"a": [1], "b": [0]}).member(jnp.asarray(mean), 0.7),
     }
 
 

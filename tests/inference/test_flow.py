@@ -19,7 +19,7 @@ KEY = jax.random.key(0)
 
 
 def made(sd=0.7):
-    return vi.guides.flow(layers=3, width=8, depth=1).at(jnp.array([0.5, -1.0]), sd)
+    return vi.guides.flow(layers=3, width=8, depth=1).member(jnp.array([0.5, -1.0]), sd)
 
 
 def test_the_density_is_that_of_the_draws():
@@ -78,12 +78,12 @@ def test_what_it_cannot_have_is_refused(monkeypatch):
     with pytest.raises(
         ValueError, match=r"guide: expected another guide for a single coordinate.*guides\.mixture"
     ):
-        vi.guides.flow().at(jnp.zeros(1), 1.0)
+        vi.guides.flow().member(jnp.zeros(1), 1.0)
     monkeypatch.setitem(sys.modules, "flowjax", None)
     monkeypatch.setitem(sys.modules, "flowjax.flows", None)
     coupling_flow.parts.cache_clear()
     with pytest.raises(
         ImportError, match=r"flowjax is needed for this and is not installed: pip install flowjax"
     ):
-        vi.guides.flow().at(jnp.zeros(2), 1.0)
+        vi.guides.flow().member(jnp.zeros(2), 1.0)
     assert "flows" in extras.missing("flowjax", "flowjax", "flows")

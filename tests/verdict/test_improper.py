@@ -183,7 +183,7 @@ ROWS_61 = np.zeros(61, np.float32)
 @pytest.mark.parametrize("size", [61, 20, 1])
 def test_of_a_minibatch_the_groups_count_as_all_of_them(size, surplus):
     """Every batch of a pass, padded or not, tells what all rows tell."""
-    model, q = balanced(surplus), vi.guides.full_rank().at(jnp.full(1, 300.0), 20.0)
+    model, q = balanced(surplus), vi.guides.full_rank().member(jnp.full(1, 300.0), 20.0)
     x = q.sample(KEY, (ASKED,))
     for batch in ArrayLoader(ROWS_61, size, seed=0).batches(0, -(-61 // size)):
         names = growing_variables(model.free, x, batch)

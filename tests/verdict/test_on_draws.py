@@ -63,8 +63,8 @@ def held(model, q, trace=None, alg=None, hyper=None):
 
 def of_guide(name, mean, sd):
     """A fit whose q is the guide's member of this mean and standard deviation, and its moments."""
-    guide, alg = GUIDES[name].for_optimisers(), vi.advi(target(), guide=GUIDES[name])
-    q = guide.over(target().free.variables.places).at(jnp.asarray(mean, jnp.float32), sd)
+    guide, alg = GUIDES[name].optimiser_form(), vi.advi(target(), guide=GUIDES[name])
+    q = guide.assign(target().free.variables.places).member(jnp.asarray(mean, jnp.float32), sd)
     return held(target(), q, alg=alg), np.asarray(q.mean(), float), np.asarray(_cov(q), float)
 
 

@@ -1,5 +1,4 @@
-"""One step, composed of choices: `compose`, the step, the bound, the state; and the choices
-themselves.
+"""The step of every algorithm (`compose`, `move`, `bound`, `state`), and its choices: E-steps,
+estimands, estimators, updates and step sizes.
 
-E-steps, estimands, estimators, updates and step sizes are here. Nothing here reads files, loops
-over data or names a model."""
+Nothing here reads files, loops over data or names a model."""

@@ -1,9 +1,10 @@
 """Estimands, the aims of inference for a global: a distribution, a posterior mode, a maximum of the
 likelihood.
 
-An estimand says what a step pulls towards (its prior), what the objective subtracts (its penalty),
-and at which statistics a model is evaluated without noise (its point). It is chosen for each global
-on its own: variational EM has points beside distributions (Hoffman and Blei 2015, section 2.5)."""
+An estimand defines the distribution that a step pulls towards (its prior), the number that the
+objective subtracts (its penalty), and the statistics at which a model is evaluated without noise
+(its point). Each global has its own: variational EM has points beside distributions (Hoffman and
+Blei 2015, section 2.5)."""
 
 from __future__ import annotations
 
@@ -24,13 +25,12 @@ class Estimand(abc.ABC):
     """The aim for one global: a distribution, or a point."""
 
     is_point: ClassVar[bool] = False  # True for a point
-    forgets_prior: ClassVar[bool] = False  # True where it is found without the prior
-    is_flat: ClassVar[bool] = (
-        False  # True where a step pulls towards a flat density, which is no place to retreat to
-    )
+    forgets_prior: ClassVar[bool] = False  # True if it does not depend on the prior
+    # True if a step pulls towards a flat density, to which parameters cannot retreat
+    is_flat: ClassVar[bool] = False
 
     def prior(self, prior: Family) -> Family:
-        """The natural parameters towards which a step pulls."""
+        """The natural parameters that a step pulls towards."""
         return prior.flat() if self.is_flat else prior
 
     def start(self, prior: Family) -> Family:
@@ -39,12 +39,12 @@ class Estimand(abc.ABC):
 
     @abc.abstractmethod
     def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
-        """The number that the objective subtracts from the bound of the data; `prior` is the
-        model's."""
+        """The number that the objective subtracts from the bound of the data; `prior` is the prior
+        of the model."""
 
     def point(self, q: Family) -> PyTree:
-        """Statistics at which a model is evaluated without noise: mean statistics, or t(mode of q)
-        for a point."""
+        """The statistics at which a model is evaluated without noise: mean statistics, or t(mode of
+        q) for a point."""
         return q.stats(q.mode()) if self.is_point else q.expected_stats()
 
 
@@ -59,15 +59,15 @@ class distribution(Estimand):
 
 @dataclasses.dataclass(frozen=True)
 class free_form(Estimand):
-    """A distribution whose prior is a term of the energy: the penalty is minus the entropy of q.
+    """A distribution whose prior is a term of the energy; the penalty is minus the entropy of q.
 
-    The model's prior of this global says only which family q has, and where it starts. Its flat
-    member is what a step pulls towards."""
+    The model's prior of this global only defines the family of q and its start. A step pulls
+    towards the flat member of the family."""
 
     is_flat: ClassVar[bool] = True
 
     def start(self, prior: Family) -> Family:
-        """The reference: a flat density would be none."""
+        """The model's prior, because a flat density is no start."""
         return prior
 
     def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
@@ -82,16 +82,12 @@ class draw(Estimand):
     is_point: ClassVar[bool] = True
 
     def prior(self, prior: Family) -> Family:
-        """The concentrations of a Dirichlet, as those of `ExpandedMean`. Raises ValueError: it is
-        no Dirichlet."""
+        """The `ExpandedMean` with the concentrations of a Dirichlet. ValueError for any other
+        family."""
+        is_dirichlet = isinstance(prior, Dirichlet)
         remedy = "Of other globals use vijax.ssvi, or vijax.reference for a sampler."
-        require(
-            isinstance(prior, Dirichlet),
-            "estimand",
-            "Dirichlet globals for draw()",
-            type(prior).__name__,
-            remedy,
-        )
+        kind = type(prior).__name__
+        require(is_dirichlet, "estimand", "Dirichlet globals for draw()", kind, remedy)
         return ExpandedMean(*jax.tree.leaves(prior))
 
     def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
@@ -102,18 +98,18 @@ class draw(Estimand):
 class mode(Estimand):
     """The posterior mode, with respect to Lebesgue measure on the mean-value scale of the variable.
 
-    The state is lambda as ever, prior plus (running) expected statistics; the point is its mode.
-    With full data and step size one that is EM, with minibatches and decreasing steps online EM
-    (Pei 2019, sections 2 to 5)."""
+    The state is lambda, prior plus (running) expected statistics, as for a distribution; the point
+    is its mode. With full data and step size one this is EM, with minibatches and decreasing steps
+    online EM (Pei 2019, sections 2 to 5)."""
 
     is_point: ClassVar[bool] = True
 
     def penalty(self, q: Family, prior: Family) -> Float[Array, ""]:
-        at = q.mode()
-        log_prob, floored = prior.log_prob(at), prior.log_prob_of_stats(prior.stats(at))
-        return -jnp.sum(
-            jnp.where(jnp.isinf(log_prob), floored, log_prob)
-        )  # finite for a mode at the edge
+        point = q.mode()
+        log_prob = prior.log_prob(point)
+        # The floored log probability is finite for a mode at the edge.
+        floored = prior.log_prob_of_stats(prior.stats(point))
+        return -jnp.sum(jnp.where(jnp.isinf(log_prob), floored, log_prob))
 
 
 @dataclasses.dataclass(frozen=True)

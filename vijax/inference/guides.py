@@ -1,9 +1,9 @@
-"""Guides: the densities that free variables are fitted with, in free coordinates.
+"""Guides: families of densities of free variables, in free coordinates.
 
-A guide names a family. `mean_field`, `full_rank` and `block` are exponential families, so that
-every estimator and update of the engine serves them, natural gradients above all. `triangular` (the
-densities of `full_rank`, by mean and triangle), `low_rank`, `mixture` and `flow` are not, and an
-optimiser moves them (`vijax.advi`)."""
+`mean_field`, `full_rank` and `block` are exponential families, so every estimator and update works
+with them, natural gradients above all. `triangular` (the densities of `full_rank`, by mean and
+triangle), `low_rank`, `mixture` and `flow` are no exponential families, and an optimiser moves them
+(`vijax.advi`)."""
 
 from __future__ import annotations
 
@@ -33,32 +33,31 @@ from vijax.xla.compiler import quick_jit
 class Guide(abc.ABC):
     """A family of densities of a vector."""
 
-    # True where it has the covariances of all pairs, so that a frame of its own has them too
+    # True if it has the covariances of all pairs of coordinates, and so does a frame for it
     is_correlated: ClassVar[bool] = False
-    # True where its entropy has no closed form, so that gradients are those of "sticking the
-    # landing"
+    # True if its entropy has no closed form, so that gradients "stick the landing"
     sticks: ClassVar[bool] = False
 
     @abc.abstractmethod
-    def at(self, mean: Float[Array, " D"], sd: float) -> Family:
-        """The member of independent coordinates with this mean and standard deviation."""
+    def member(self, mean: Float[Array, " D"], sd: float) -> Family:
+        """The member with independent coordinates of this mean and standard deviation."""
 
-    def over(self, places: Mapping[str, Sequence[int]]) -> Guide:
-        """This guide for variables with these coordinates, given by name, where that matters."""
+    def assign(self, places: Mapping[str, Sequence[int]]) -> Guide:
+        """This guide for variables with these coordinates, by name; only `block` needs them."""
         return self
 
-    def for_optimisers(self) -> Guide:
-        """The same densities, with parameters that suit an optimiser."""
+    def optimiser_form(self) -> Guide:
+        """The same densities, with parameters for an optimiser."""
         return self
 
 
 @dataclasses.dataclass(frozen=True)
 class mean_field(Guide):
-    """Independent normal coordinates: 2 D numbers. Variances come out too small where coordinates
-    are correlated."""
+    """Independent normal coordinates: 2 D numbers. Variances are too small if coordinates are
+    correlated."""
 
     @constructor
-    def at(self, mean: Float[Array, " D"], sd: float) -> Normal:
+    def member(self, mean: Float[Array, " D"], sd: float) -> Normal:
         xp, mean, _ = numpy_or_jax(mean, sd)
         precision = xp.full_like(mean, 1 / sd**2)
         return Normal(precision * mean, -0.5 * precision)
@@ -71,23 +70,23 @@ class full_rank(Guide):
     is_correlated: ClassVar[bool] = True
 
     @constructor
-    def at(self, mean: Float[Array, " D"], sd: float) -> MultivariateNormal:
+    def member(self, mean: Float[Array, " D"], sd: float) -> MultivariateNormal:
         xp, mean, _ = numpy_or_jax(mean, sd)
         precision = xp.diag(xp.full_like(mean, 1 / sd**2))
         return MultivariateNormal(precision @ mean, -0.5 * precision)
 
-    def for_optimisers(self) -> Guide:
+    def optimiser_form(self) -> Guide:
         """The same densities, by mean and triangle."""
         return triangular()
 
 
 @dataclasses.dataclass(frozen=True)
 class triangular(Guide):
-    """The same densities as `full_rank`, by their mean and the lower factor of their covariance:
-    for optimisers only, whose steps then take D^2 operations. `vijax.advi` uses it where
-    `full_rank` is asked for."""
+    """The densities of `full_rank`, by their mean and the lower factor of their covariance. It is
+    for optimisers only, whose steps then take D^2 operations; `vijax.advi` uses it for
+    `full_rank`."""
 
-    def at(self, mean: Float[Array, " D"], sd: float) -> TriangularNormal:
+    def member(self, mean: Float[Array, " D"], sd: float) -> TriangularNormal:
         return TriangularNormal(mean, jnp.log(sd) * jnp.eye(mean.size, dtype=mean.dtype))
 
 
@@ -98,9 +97,9 @@ class low_rank(Guide):
     D (rank + 2) numbers and O(D rank^2) operations a step, for thousands of variables with a few
     directions of strong dependence.
 
-    Its variances are right along those directions alone. It is no exponential family, so that
-    natural gradients do not apply: `vijax.advi(model, guide=vijax.guides.low_rank(10))` moves mean,
-    log sd and U by an optimiser.
+    Its variances are right only along those directions. It is no exponential family, so natural
+    gradients do not apply: `vijax.advi(model, guide=vijax.guides.low_rank(10))` moves mean, log sd
+    and U by an optimiser.
 
     Args:
       rank: columns of the factor U.
@@ -108,53 +107,45 @@ class low_rank(Guide):
     Raises:
       ValueError: a rank below one; when used, one above the number of coordinates.
 
-    >>> low_rank(2).at(jnp.zeros(1000), 1.0).factor.shape
+    >>> low_rank(2).member(jnp.zeros(1000), 1.0).factor.shape
     (1000, 2)
     """
 
     rank: Size = 10
 
-    def at(self, mean: Float[Array, " D"], sd: float) -> LowRankNormal:
-        """See `Guide`; the columns of U are cosines of a tenth of this size, because at zero they
-        would not move."""
+    def member(self, mean: Float[Array, " D"], sd: float) -> LowRankNormal:
+        """See `Guide`. The columns of U are cosines of a tenth of this size: at zero they would
+        never move."""
+        expected = f"at most {mean.size}, the coordinates"
         remedy = "Use vijax.guides.full_rank()."
-        require(
-            self.rank <= mean.size,
-            "rank",
-            f"at most {mean.size}, the coordinates",
-            self.rank,
-            remedy,
-        )
-        place, wave = (
-            jnp.arange(mean.size, dtype=float)[:, None],
-            jnp.arange(1.0, self.rank + 1)[None],
-        )
-        phases = jnp.pi * (place + 0.5) * wave / mean.size
+        require(self.rank <= mean.size, "rank", expected, self.rank, remedy)
+        index = jnp.arange(mean.size, dtype=float)[:, None]
+        wave = jnp.arange(1.0, self.rank + 1)[None]
+        phases = jnp.pi * (index + 0.5) * wave / mean.size
         factor = 0.1 * sd / self.rank**0.5 * jnp.cos(phases).astype(mean.dtype)
         return LowRankNormal(mean, jnp.full_like(mean, jnp.log(sd)), factor)
 
 
 @dataclasses.dataclass(frozen=True)
 class block(Guide):
-    """A multivariate normal within each block of variables, independent between blocks: it keeps
-    the covariances that matter, where a full covariance is too large. A block of d coordinates
-    takes d^2 numbers and d^3 operations a step.
+    """A multivariate normal for each block of variables, independent between blocks: it keeps the
+    covariances that matter, if a full covariance is too large. A block of d coordinates takes d^2
+    numbers and d^3 operations a step.
 
     Every algorithm takes it: `vijax.ngvi(model, guide=vijax.guides.block([("a", "b")]))`.
 
     Args:
-      groups: names of variables that share a block, for each such group. A variable in no group is
-        a block of its own; so without any group each variable is a block.
-      by_triangle: True where blocks are given by mean and triangle, for optimisers; `vijax.advi`
-          sets it.
+      groups: groups of names of variables that share a block. A variable in no group is a block by
+        itself; so without groups each variable is a block.
+      by_triangle: True for blocks by mean and triangle, for optimisers; `vijax.advi` sets it.
 
     Raises:
-      ValueError: a group that is no sequence of names, a name in two groups; when used, one that no
-          variable has.
+      ValueError: a group is no sequence of names, or a name is in two groups; when used, a name is
+        no variable.
 
     >>> import jax.numpy as jnp
-    >>> guide = block([("a", "b")]).over({"a": [0, 1], "b": [2], "c": [3]})
-    >>> q = guide.at(jnp.zeros(4), 0.5)
+    >>> guide = block([("a", "b")]).assign({"a": [0, 1], "b": [2], "c": [3]})
+    >>> q = guide.member(jnp.zeros(4), 0.5)
     >>> list(q.parts), q.places
     (['a+b', 'c'], ((0, 1, 2), (3,)))
     """
@@ -163,79 +154,74 @@ class block(Guide):
     by_triangle: bool = False
 
     def __post_init__(self) -> None:
-        known = not isinstance(self.groups, str) and all(
-            not isinstance(group, str) and all(isinstance(name, str) for name in group)
-            for group in self.groups
-        )
-        require(
-            known,
-            "groups",
-            "sequences of names, such as [('slope', 'intercept')]",
-            repr(self.groups),
-        )
+        is_nested = not isinstance(self.groups, str) and all(map(_is_names, self.groups))
+        expected = "sequences of names, such as [('slope', 'intercept')]"
+        require(is_nested, "groups", expected, repr(self.groups))
         groups = tuple(tuple(group) for group in self.groups)
         names = [name for group in groups for name in group]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        require(not twice, "groups", "each name once", f"{twice} in several places")
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        require(not repeated, "groups", "each name once", f"{repeated} in several places")
         object.__setattr__(self, "groups", groups)
 
-    def at(self, mean: Float[Array, " D"], sd: float) -> Family:
-        """Raises an error: it has to know the variables first (`over`)."""
-        require(
-            False,
-            "guide",
-            "one that knows the variables",
-            "block()",
-            "Give it to a model with free variables.",
-        )
+    def member(self, mean: Float[Array, " D"], sd: float) -> Family:
+        """Raises ValueError: the guide needs the variables first (`assign`)."""
+        expected = "one that knows the variables"
+        remedy = "Give it to a model with free variables."
+        require(False, "guide", expected, "block()", remedy)
         raise AssertionError
 
-    def over(self, places: Mapping[str, Sequence[int]]) -> Guide:
-        named = [name for group in self.groups for name in group]
-        unknown = [name for name in named if name not in places]
+    def assign(self, places: Mapping[str, Sequence[int]]) -> Guide:
+        names = [name for group in self.groups for name in group]
+        unknown = [name for name in names if name not in places]
         require(not unknown, "groups", f"names among the free variables {list(places)}", unknown)
-        groups = [
-            *(group for group in self.groups if group),
-            *((name,) for name in places if name not in named),
-        ]
+        groups = [tuple(group) for group in self.groups if group]
+        groups += [(name,) for name in places if name not in names]
         coordinates = {
             "+".join(group): tuple(i for name in group for i in places[name]) for group in groups
         }
-        each = triangular() if self.by_triangle else full_rank()
-        return _Placed(tuple(sorted(coordinates.items())), each)
+        block_guide = triangular() if self.by_triangle else full_rank()
+        return _CoordinateBlocks(tuple(sorted(coordinates.items())), block_guide)
 
-    def for_optimisers(self) -> Guide:
+    def optimiser_form(self) -> Guide:
         """The same blocks, by means and triangles."""
         return dataclasses.replace(self, by_triangle=True)
 
 
+def _is_names(group: Any) -> bool:
+    """True for a sequence of names."""
+    return not isinstance(group, str) and all(isinstance(name, str) for name in group)
+
+
 @dataclasses.dataclass(frozen=True)
-class _Placed(Guide):
-    """Blocks of known coordinates."""
+class _CoordinateBlocks(Guide):
+    """Blocks of coordinates, each with a guide of this kind."""
 
     coordinates: tuple[tuple[str, tuple[int, ...]], ...]
-    each: Guide
+    block_guide: Guide
 
-    def at(self, mean: Float[Array, " D"], sd: float) -> Blocks:
-        parts = {name: self.each.at(mean[np.array(at)], sd) for name, at in self.coordinates}
-        return Blocks(Product(parts), tuple(at for _, at in self.coordinates))
+    def member(self, mean: Float[Array, " D"], sd: float) -> Blocks:
+        parts = {
+            name: self.block_guide.member(mean[np.array(places)], sd)
+            for name, places in self.coordinates
+        }
+        return Blocks(Product(parts), tuple(places for _, places in self.coordinates))
 
 
 @check_arguments
 @dataclasses.dataclass(frozen=True)
 class mixture(Guide):
-    """A mixture of normals, each with a covariance of its own: K (D + 1) (D + 2) / 2 numbers, for
+    """A mixture of normals, each with its own covariance: K (D + 1) (D + 2) / 2 numbers, for
     posteriors that are skewed, bent, heavy-tailed or have several modes.
 
-    `vijax.auto` adds its components one by one where it sees a need, and finds modes by itself: try
-    that first. In `vijax.advi(model, guide=vijax.guides.mixture(4))` an optimiser moves all of it,
-    by draws that are differentiable in the weights too (Figurnov, Mohamed and Mnih 2018). There
-    components begin side by side, and a mode far from every start is not found.
+    Try `vijax.auto` first: it adds components one by one as needed, and finds modes by itself. In
+    `vijax.advi(model, guide=vijax.guides.mixture(4))` an optimiser moves all parameters, by draws
+    that are differentiable in the weights too (Figurnov, Mohamed and Mnih 2018). Its components
+    begin side by side, and it does not find a mode far from all of them.
 
     Args:
       components: K, how many normals.
 
-    >>> q = mixture(3).at(jnp.array([1.0, -1.0]), 2.0)
+    >>> q = mixture(3).member(jnp.array([1.0, -1.0]), 2.0)
     >>> print(q.center.shape, q.mean().round(3), q.std().round(3))
     (3, 2) [ 1. -1.] [2. 2.]
     """
@@ -244,20 +230,21 @@ class mixture(Guide):
     is_correlated: ClassVar[bool] = True
     sticks: ClassVar[bool] = True
 
-    def at(self, mean: Float[Array, " D"], sd: float) -> NormalMixture:
-        """See `Guide`: half of the variance is between the components."""
+    def member(self, mean: Float[Array, " D"], sd: float) -> NormalMixture:
+        """See `Guide`; half of the variance is between the components."""
         return _side_by_side(mean, sd, self.components)
 
 
 @functools.partial(quick_jit, static_argnums=2)
 def _side_by_side(mean: Float[Array, " D"], sd: Any, components: int) -> NormalMixture:
+    """A mixture of this mean and standard deviation, with components next to each other."""
     places = quasi.fixed_normals(components, mean.size, mean.dtype)
     places = places - jnp.mean(places, 0)[None]
     share = 0.5 if components > 1 else 0.0
     places = sd * share**0.5 * places / jnp.maximum(jnp.std(places, 0), 1e-6)[None]
     scale = jnp.log(sd * (1 - share) ** 0.5) * jnp.eye(mean.size, dtype=mean.dtype)
-    each = jnp.broadcast_to(scale, (components, *scale.shape))
-    return NormalMixture(jnp.zeros(components, mean.dtype), mean[None] + places, each)
+    scales = jnp.broadcast_to(scale, (components, *scale.shape))
+    return NormalMixture(jnp.zeros(components, mean.dtype), mean[None] + places, scales)
 
 
 @check_arguments
@@ -272,7 +259,7 @@ class flow(Guide):
 
         vijax.advi(model, guide=vijax.guides.flow(), num_samples=256, optimizer=optax.adam(1e-3))
 
-    These are hundreds of thousands of gradients; `vijax.auto`, with a mixture of normals, needs
+    They take hundreds of thousands of gradients; `vijax.auto`, with a mixture of normals, needs
     some ten thousand.
 
     Args:
@@ -290,8 +277,8 @@ class flow(Guide):
     depth: Size = 2
     sticks: ClassVar[bool] = True
 
-    def at(self, mean: Float[Array, " D"], sd: float) -> CouplingFlow:
-        """See `Guide`; only nearly so, because the networks begin near the identity."""
+    def member(self, mean: Float[Array, " D"], sd: float) -> CouplingFlow:
+        """See `Guide`; only approximately, because the networks begin near the identity."""
         remedy = "Use vijax.guides.mixture(components)."
         require(mean.size > 1, "guide", "another guide for a single coordinate", "flow()", remedy)
         sizes = Sizes(mean.size, self.layers, self.width, self.depth)

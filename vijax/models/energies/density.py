@@ -393,8 +393,8 @@ def _density_parts(
 def _make_model(density: LogDensity, queries: Mapping[str, Any]) -> Model:
     """The model of a log density, with these queries and the score."""
     dtype = jnp.result_type(float)
-    guide = density.guide.over(density.variables.places)
-    start_at = lambda mean, sd: Product({Z: guide.at(mean, sd)})
+    guide = density.guide.assign(density.variables.places)
+    start_at = lambda mean, sd: Product({Z: guide.member(mean, sd)})
     dim = density.variables.dim
 
     def local_elbo(

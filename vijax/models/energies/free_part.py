@@ -38,7 +38,7 @@ class FreePart(FreeVariables):
         mean = jnp.zeros(self.variables.dim, jnp.result_type(float))
         if key is not None:
             mean = START * jax.random.normal(key, mean.shape, mean.dtype)
-        return self.guide.over(self.variables.places).at(mean, START)
+        return self.guide.assign(self.variables.places).member(mean, START)
 
     def read(self, stats: Mapping[str, Any]) -> dict[str, Any]:
         """Statistics of conjugate variables and values of free variables, by name."""

@@ -213,7 +213,7 @@ def vae(
         if weights is None:
             return Product.empty()
         mean = weights.variables.coordinates({"decoder": decoder_params})
-        return Product({Z: weights.guide.at(mean, START)})
+        return Product({Z: weights.guide.member(mean, START)})
 
     return Autoencoder(
         hyper=points,
