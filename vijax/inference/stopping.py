@@ -210,4 +210,4 @@ def record_checks(checked: Any, objective: Float[np.ndarray, " steps *runs"], do
     if not len(new):
         return checked
     before = np.asarray(checked)
-    return on_device(np.concatenate([before.T, new])[-3:].T.astype(before.dtype))
+    return to_device(np.concatenate([before.T, new])[-3:].T.astype(before.dtype))
