@@ -188,15 +188,15 @@ def test_the_header_of_a_table_runs_nothing_and_is_a_column(header, tmp_path, mo
 @pytest.mark.parametrize("header", HEADERS)
 def test_the_header_of_a_table_runs_nothing_in_an_estimator(header, tmp_path, monkeypatch):
     pandas = pytest.importorskip("pandas")
-    from vijax.sklearn.parts.tables import whole_formula
+    from vijax.sklearn.parts.tables import complete_formula
 
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame({header: rng.normal(size=40), "g": np.arange(40) % 8})
-    formula, name = whole_formula(None, "g", frame)
+    formula, name = complete_formula(None, "g", frame)
     model = vi.glmm(formula, frame.assign(**{name: rng.normal(size=40)}))
     assert model.schema.names == ("y", header, "g")
-    named, _ = whole_formula(None, header, frame.assign(**{header: np.arange(40) % 5}))
+    named, _ = complete_formula(None, header, frame.assign(**{header: np.arange(40) % 5}))
     assert vi.glmm(named, frame.assign(y=rng.normal(size=40))).schema[header].roles == ("group",)
     assert not list(tmp_path.rglob("MARKER"))
 

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 import vijax as vi
 import vijax.sklearn as vs
 from tests.models.mixed_tables import SLEEP
-from vijax.sklearn.parts.tables import table_of, whole_formula
+from vijax.sklearn.parts.tables import complete_formula, to_table
 
 pandas = pytest.importorskip("pandas")
 
@@ -48,7 +48,7 @@ def numbers_of(summary):
     ],
 )
 def test_formulas_have_a_response_that_is_no_column(formula, groups, columns, expected):
-    assert whole_formula(formula, groups, pandas.DataFrame(columns=columns)) == expected
+    assert complete_formula(formula, groups, pandas.DataFrame(columns=columns)) == expected
 
 
 @pytest.mark.parametrize(
@@ -95,19 +95,19 @@ def test_errors_of_classes():
 
 def test_tables_are_read_by_the_names_of_their_columns():
     model = vs.MixedModelRegressor()
-    assert list(table_of(model, TABLE, True, "x")) == ["g", "a b"]
-    assert list(table_of(model, TABLE[["a b", "x", "g"]], False)) == ["g", "a b"]
+    assert list(to_table(model, TABLE, True, "x")) == ["g", "a b"]
+    assert list(to_table(model, TABLE[["a b", "x", "g"]], False)) == ["g", "a b"]
     with pytest.raises(
         ValueError, match="X: expected the columns 'g', 'a b', got a table without 'a b'"
     ):
-        table_of(model, TABLE[["x", "g"]], False)
+        to_table(model, TABLE[["x", "g"]], False)
     with pytest.raises(ValueError, match="X: expected a row or more"):
-        table_of(model, TABLE[:0], False)
+        to_table(model, TABLE[:0], False)
     for X in (pandas.DataFrame({0: [1.0], 1: [2.0]}), np.ones((2, 2))):
-        assert list(table_of(model, X, True)) == ["x0", "x1"]
-        assert list(table_of(model, np.ones((2, 2)), False)) == ["x0", "x1"]
+        assert list(to_table(model, X, True)) == ["x0", "x1"]
+        assert list(to_table(model, np.ones((2, 2)), False)) == ["x0", "x1"]
     arrow = pytest.importorskip("pyarrow").table({"x": [1.0], "g": ["a"]})
-    assert table_of(model, arrow, True).to_dict("list") == {"x": [1.0], "g": ["a"]}
+    assert to_table(model, arrow, True).to_dict("list") == {"x": [1.0], "g": ["a"]}
 
 
 # --- fits -----------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def test_the_response_is_no_column_to_predict_by():
     with pytest.raises(
         ValueError, match=r"formula: expected a column 'y' in the table, got columns \['x'\]"
     ):
-        whole_formula("~ x + I(y > 2)", None, pandas.DataFrame({"x": [1.0]}))
+        complete_formula("~ x + I(y > 2)", None, pandas.DataFrame({"x": [1.0]}))
 
 
 def test_columns_that_the_formula_does_not_read_may_be_left_out():

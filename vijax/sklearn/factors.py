@@ -18,8 +18,8 @@ from vijax.families.vector.free_normals import LowRankNormal
 from vijax.inference import estep
 from vijax.models.factors.factor_analysis import factor_analysis
 from vijax.models.factors.gap_nmf import gap_nmf
-from vijax.sklearn.parts.base import Transformer, estimator, key_of
-from vijax.sklearn.parts.rows import InParts, OfCounts, fit_rows
+from vijax.sklearn.parts.base import Transformer, estimator, to_key
+from vijax.sklearn.parts.rows import CountsMixin, PartialFitMixin, fit_rows
 from vijax.xla.compiler import quick_jit
 from vijax.xla.precision import enable_x64
 
@@ -72,7 +72,7 @@ class FactorAnalysis(Transformer):
           ValueError: an argument out of its range, numbers that are missing or not finite.
         """
         self._check_settings()
-        X = self._checked(X, reset=True)
+        X = self._check_rows(X, reset=True)
         self.mean_ = X.mean(axis=0)
         self._scale = _spreads(X, self.mean_) if self.noise == "diagonal" else _usual(X.std(axis=0))
         size = X.shape[1] if self.n_components is None else self.n_components
@@ -87,7 +87,7 @@ class FactorAnalysis(Transformer):
             )
             alg = em(model) if self.inference == "em" else cavi(model)
             fitted = fit_rows(
-                alg, self._scaled(X), key_of(self.random_state), self.max_iter, self.tol
+                alg, self._rescale(X), to_key(self.random_state), self.max_iter, self.tol
             )
             estimates = fitted.fit.estimates
             self.components_ = np.array(estimates["loadings"].mean()).T * self._scale
@@ -102,8 +102,8 @@ class FactorAnalysis(Transformer):
 
     def transform(self, X: Any) -> Float[np.ndarray, "rows K"]:
         """Posterior means of the factors of rows."""
-        return self._by_row(
-            X, lambda x: self.fit_.locals(self._scaled(x), key=jax.random.key(0))["x"].mean()
+        return self._apply_by_row(
+            X, lambda x: self.fit_.locals(self._rescale(x), key=jax.random.key(0))["x"].mean()
         )
 
     def get_covariance(self) -> Float[np.ndarray, "D D"]:
@@ -119,7 +119,7 @@ class FactorAnalysis(Transformer):
 
     def score_samples(self, X: Any) -> Float[np.ndarray, " rows"]:
         """Log density of each row at the point estimates."""
-        return self._by_row(X, lambda x: _log_prob(self._law(), x - self.mean_))
+        return self._apply_by_row(X, lambda x: _log_prob(self._law(), x - self.mean_))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean of `score_samples`."""
@@ -133,7 +133,7 @@ class FactorAnalysis(Transformer):
             jnp.zeros_like(log_sd), jnp.asarray(log_sd), jnp.asarray(self.components_.T)
         )
 
-    def _scaled(self, X: np.ndarray) -> np.ndarray:
+    def _rescale(self, X: np.ndarray) -> np.ndarray:
         return (X - self.mean_) / self._scale
 
 
@@ -155,7 +155,7 @@ def _usual(spread: np.ndarray) -> float:
 
 
 @estimator
-class GammaPoissonNMF(OfCounts, InParts, Transformer):
+class GammaPoissonNMF(CountsMixin, PartialFitMixin, Transformer):
     """Counts as sums of a few parts, X ~ Poisson(W H), with gamma priors of everything: a Bayesian
     Kullback-Leibler NMF, in which parts that are not needed tend to lose their weight (Hoffman and
     Blei 2015, section 4.3).
@@ -213,13 +213,13 @@ class GammaPoissonNMF(OfCounts, InParts, Transformer):
           ValueError: an argument out of its range; negative or missing numbers; only zeros.
         """
         self._check_settings()
-        X = self._checked(X, reset=True)
+        X = self._check_rows(X, reset=True)
         require(X.any(), "X", "counts", "only zeros")
         with enable_x64(True):
             hyper = {"c": np.asarray(1.0 / X.mean())}
             alg = cavi(self._model(X.shape[1]))
             fitted = fit_rows(
-                alg, X, key_of(self.random_state), self.max_iter, self.tol, hyper=hyper
+                alg, X, to_key(self.random_state), self.max_iter, self.tol, hyper=hyper
             )
             self._keep(fitted.fit, fitted.converged, fitted.n_iter)
             self._describe()
@@ -231,7 +231,7 @@ class GammaPoissonNMF(OfCounts, InParts, Transformer):
         its minibatch is the start of the parts. Raises as `fit` does."""
         self._check_settings()
         is_first = not hasattr(self, "fit_")
-        X = self._checked(X, reset=is_first)
+        X = self._check_rows(X, reset=is_first)
         require(X.any() or not is_first, "X", "counts in the first minibatch", "only zeros")
         with enable_x64(True):
             alg = svi(self._model(X.shape[1]), step_size=self._steps())
@@ -257,7 +257,7 @@ class GammaPoissonNMF(OfCounts, InParts, Transformer):
 
     def transform(self, X: Any) -> Float[np.ndarray, "rows K"]:
         """The activations W of rows: posterior means."""
-        return self._by_row(
+        return self._apply_by_row(
             X, lambda x: self.fit_.locals(x, key=jax.random.key(0))["activations"].mean()
         )
 

@@ -18,11 +18,18 @@ from vijax.inference.update import kl
 from vijax.models.emission import Emission, around, blurred
 from vijax.models.formulas.weighted import mean_and_spread
 from vijax.models.mixtures.mixture import dp_mixture, mixture
-from vijax.sklearn.mixtures import InPartsMixture, MixtureEstimator
+from vijax.sklearn.mixtures import MixtureEstimator, PartialFitMixture
 from vijax.sklearn.parts import covariances as kinds
-from vijax.sklearn.parts.base import by_row, estimator
-from vijax.sklearn.parts.far import ROUNDS, centre_of, given_classes, is_lost, may_lose, moments
-from vijax.sklearn.parts.rows import Fitted
+from vijax.sklearn.parts.base import apply_by_row, estimator
+from vijax.sklearn.parts.far import (
+    ROUNDS,
+    choose_centre,
+    is_lost,
+    may_lose,
+    moments,
+    start_from_classes,
+)
+from vijax.sklearn.parts.rows import RowFit
 
 CovarianceType = Literal["full", "tied", "diag", "spherical"]
 
@@ -36,19 +43,19 @@ class GaussianComponents:
     reg_covar: NotNegative = 1e-6
     centre_ = 0.0
 
-    def _checked(self, X: Any, reset: bool) -> np.ndarray:
+    def _check_rows(self, X: Any, reset: bool) -> np.ndarray:
         """X less the centre of the first rows, where these are far from zero: no digits of their
         spread are lost."""
-        X = super()._checked(X, reset)  # type: ignore[misc]
+        X = super()._check_rows(X, reset)  # type: ignore[misc]
         goes_on = getattr(self, "warm_start", False) and hasattr(self, "fit_")
         if reset and not goes_on:
-            self.centre_ = centre_of(X)
+            self.centre_ = choose_centre(X)
         return X - self.centre_
 
     def _components(self, size: int, dim: int, prior: kinds.Settings | None = None) -> Emission:
         """The observation model of so many components."""
         return blurred(
-            kinds.emission_of(self.covariance_type, size, dim, prior), float(self.reg_covar)
+            kinds.make_emission(self.covariance_type, size, dim, prior), float(self.reg_covar)
         )
 
     def _emission(self, dim: int) -> Emission:
@@ -63,10 +70,10 @@ class GaussianComponents:
         super()._describe(bounds)  # type: ignore[misc]
         own: Any = self
         kind, point = self.covariance_type, own.fit_.estimates["components"].mean()
-        self.means_ = kinds.means_of(kind, point) + self._places() + self.centre_
-        self.precisions_ = kinds.precisions_of(kind, point)
-        self.covariances_ = kinds.covariances_of(kind, self.precisions_)
-        self.precisions_cholesky_ = kinds.cholesky_of(kind, self.precisions_)
+        self.means_ = kinds.read_means(kind, point) + self._places() + self.centre_
+        self.precisions_ = kinds.read_precisions(kind, point)
+        self.covariances_ = kinds.invert_precisions(kind, self.precisions_)
+        self.precisions_cholesky_ = kinds.factor_precisions(kind, self.precisions_)
 
     def _draws(self, rng: Any, component: int, size: int) -> np.ndarray:
         mean = self.means_[component]
@@ -160,7 +167,7 @@ class GaussianMixture(GaussianComponents, MixtureEstimator):
         return kinds.num_parameters(self.covariance_type, *self.means_.shape)
 
     def _algorithm(self) -> Algorithm:
-        start = self._start() if self._classes is None else given_classes(self._classes)
+        start = self._start() if self._classes is None else start_from_classes(self._classes)
         return em(mixture(self.emission_, init=start, prior_as_point=True), update=kl())
 
     def _emission(self, dim: int) -> Emission:
@@ -173,7 +180,7 @@ class GaussianMixture(GaussianComponents, MixtureEstimator):
     def _begin(self, X: np.ndarray) -> None:
         self.places_ = self._classes = None
 
-    def _improved(self, found: Fitted, X: np.ndarray, weights: np.ndarray) -> Fitted:
+    def _improve(self, found: RowFit, X: np.ndarray, weights: np.ndarray) -> RowFit:
         """A component that is too far from zero for its spread is fitted again, from a place near
         it: see `vijax.models.emission.around`. A tied covariance is of all rows, and needs none."""
         noise = float(self.reg_covar)
@@ -181,12 +188,12 @@ class GaussianMixture(GaussianComponents, MixtureEstimator):
             return found
         steps = found.n_iter
         for _ in range(ROUNDS):
-            probs = by_row(functools.partial(_classes_by, found.fit), X)
+            probs = apply_by_row(functools.partial(_class_probabilities, found.fit), X)
             known = moments(X, probs, weights, self.covariance_type, noise)
             if not is_lost(known, self._places()):
                 break
             self.places_, self._classes = known.mean, probs
-            found = self._found(X, weights, None, 1)
+            found = self._fit_from(X, weights, None, 1)
             steps += found.n_iter
         self._classes = None
         return found._replace(n_iter=steps)
@@ -197,7 +204,7 @@ class GaussianMixture(GaussianComponents, MixtureEstimator):
         mean, sd = mean_and_spread(X, weights)
         spread = kinds.identity(kind, dim) * max(float((sd**2).mean()), 1e-12)
         settings = kinds.Settings(mean - self._places(), 0.01, dim + 2.0, (dim + 2.0) * spread)
-        components = kinds.emission_of(kind, self.n_components, dim, settings).prior
+        components = kinds.make_emission(kind, self.n_components, dim, settings).prior
         return Product(
             {
                 "components": components,
@@ -209,13 +216,13 @@ class GaussianMixture(GaussianComponents, MixtureEstimator):
         super()._describe(bounds / self.fit_.trace["num_groups"][-1])
 
 
-def _classes_by(fit: Any, rows: Any) -> Any:
+def _class_probabilities(fit: Any, rows: Any) -> Any:
     """Probabilities of the components of rows."""
     return fit.locals(rows, key=jax.random.key(0))["z"].probs
 
 
 @estimator
-class BayesianGaussianMixture(GaussianPrior, GaussianComponents, InPartsMixture):
+class BayesianGaussianMixture(GaussianPrior, GaussianComponents, PartialFitMixture):
     """A Gaussian mixture by variational inference, with the arguments of scikit-learn's estimator
     of this name.
 
@@ -287,8 +294,8 @@ class BayesianGaussianMixture(GaussianPrior, GaussianComponents, InPartsMixture)
         given = self.weight_concentration_prior
         self.weight_concentration_prior_ = 1.0 / size if given is None else given
         settings = self._settings(X, weights)
-        settings = settings.counted(size) if kind == "tied" else settings
-        components = kinds.emission_of(kind, size, dim, settings).prior
+        settings = settings.times(size) if kind == "tied" else settings
+        components = kinds.make_emission(kind, size, dim, settings).prior
         concentration = np.float64(self.weight_concentration_prior_)
         if self._is_process:
             return Product(

@@ -15,7 +15,7 @@ from vijax.growing.grow import grow
 from vijax.models.mixtures.mixture import dp_mixture
 from vijax.sklearn.gaussian_mixture import GaussianComponents, GaussianPrior
 from vijax.sklearn.mixtures import FittedMixture
-from vijax.sklearn.parts.base import estimator, key_of, size_with_padding
+from vijax.sklearn.parts.base import estimator, size_with_padding, to_key
 from vijax.xla.precision import enable_x64
 
 
@@ -71,7 +71,7 @@ class GrowingGaussianMixture(GaussianPrior, GaussianComponents, FittedMixture):
         """
         self._check_settings()
         require(self.max_components > 1, "max_components", "two or more", self.max_components)
-        X = self._checked(X, reset=True)
+        X = self._check_rows(X, reset=True)
         rows, dim = X.shape
         with enable_x64(True):
             prior = self._settings(X, np.ones(rows))
@@ -79,7 +79,7 @@ class GrowingGaussianMixture(GaussianPrior, GaussianComponents, FittedMixture):
             self.fit_ = grow(
                 lambda size: dp_mixture(components(size), self.weight_concentration_prior),
                 ArrayLoader(X, size_with_padding(rows), 0),
-                key=key_of(self.random_state),
+                key=to_key(self.random_state),
                 most=self.max_components,
                 patience=self.patience,
                 trim=True,

@@ -22,15 +22,15 @@ from vijax.models.emission import Emission, around, blurred, poisson
 from vijax.models.series.hmm import hmm
 from vijax.models.series.sequences import path
 from vijax.sklearn.parts import covariances as kinds
-from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of, padded, size_with_padding
+from vijax.sklearn.parts.base import VijaxEstimator, estimator, pad, size_with_padding, to_key
 from vijax.sklearn.parts.far import ROUNDS, is_lost, may_lose, moments
 from vijax.sklearn.parts.rows import (
-    Fitted,
-    InParts,
+    PartialFitMixin,
+    RowFit,
+    allow_weights,
     check_counts,
     fit_rows,
     prior_of_rates,
-    weights_allowed,
 )
 from vijax.xla.compiler import quick_jit
 from vijax.xla.precision import enable_x64
@@ -39,7 +39,7 @@ _paths = quick_jit(jax.vmap(lambda z: z.mode()))
 
 
 @estimator
-class HiddenMarkovModel(InParts, VijaxEstimator):
+class HiddenMarkovModel(PartialFitMixin, VijaxEstimator):
     """A hidden Markov model, with Gaussian or Poisson emissions.
 
     X holds all sequences, one below the other, and `lengths` holds their lengths (None: X is one
@@ -104,18 +104,18 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
               do not add up.
         """
         self._check_settings()
-        X = self._checked(X, reset=True)
-        sequences = in_sequences(X, lengths)
+        X = self._check_rows(X, reset=True)
+        sequences = to_sequences(X, lengths)
         self.places_ = None
         with enable_x64(True):
-            key = key_of(self.random_state)
-            found = self._found(X, sequences, key)
+            key = to_key(self.random_state)
+            found = self._fit_sequences(X, sequences, key)
             for _ in range(ROUNDS):
-                places = self._places_of(X, sequences, found.fit)
+                places = self._find_places(X, sequences, found.fit)
                 if places is None:
                     break
                 self.places_ = places
-                found = self._found(
+                found = self._fit_sequences(
                     X, sequences, key
                 )  # of the same key: the states have the same numbers
             self.fit_ = found.fit
@@ -125,13 +125,13 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
         self.n_samples_seen_ = len(sequences[0])  # `partial_fit` goes on from here
         return self
 
-    def _found(self, X: np.ndarray, sequences: Any, key: Any) -> Fitted:
+    def _fit_sequences(self, X: np.ndarray, sequences: Any, key: Any) -> RowFit:
         tol = self.tol * len(X) / len(sequences[0])
         hyper = {"prior": self._prior(X)}
         alg = self._algorithm(X.shape[1])
         return fit_rows(alg, sequences, key, self.max_iter, tol, self.n_init, hyper, least=1)
 
-    def _places_of(self, X: np.ndarray, sequences: Any, fit: Any) -> np.ndarray | None:
+    def _find_places(self, X: np.ndarray, sequences: Any, fit: Any) -> np.ndarray | None:
         """Places near the states, where rounding hides the spread of one (see
         `vijax.models.emission.around`). A prior of variances keeps them too wide for that."""
         noise = float(self.reg_covar)
@@ -142,7 +142,7 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
         )
         if not is_open or not may_lose(X, noise):
             return None
-        laws = fit.locals(padded(sequences, least=1), key=jax.random.key(0))["z"]
+        laws = fit.locals(pad(sequences, least=1), key=jax.random.key(0))["z"]
         probs = np.asarray(laws.probs)[: len(sequences[0])][sequences[1]]
         known = moments(X, probs, np.ones(len(X)), self.covariance_type, noise)
         return known.mean if is_lost(known, self._origins()) else None
@@ -150,15 +150,15 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
     def _origins(self) -> Any:
         return 0.0 if self.places_ is None else self.places_
 
-    @available_if(InParts._has_posterior)
+    @available_if(PartialFitMixin._has_posterior)
     def partial_fit(self, X: Any, y: Any = None, lengths: Any = None) -> Self:
         """Goes on with a minibatch of sequences, as `fit` takes them, by one stochastic step. The
         first call begins, and sets the prior. With EM there is no such method. Raises as `fit`
         does."""
         self._check_settings()
         is_first = not hasattr(self, "fit_")
-        X = self._checked(X, reset=is_first)
-        sequences = in_sequences(X, lengths)
+        X = self._check_rows(X, reset=is_first)
+        sequences = to_sequences(X, lengths)
         with enable_x64(True):
             alg = svi(self._model(X.shape[1]), step_size=self._steps())
             self.fit_ = self._fit_part(
@@ -170,18 +170,18 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
 
     def predict(self, X: Any, lengths: Any = None) -> Int[np.ndarray, " steps"]:
         """The most probable path of states of each sequence (Viterbi)."""
-        return self._of_steps(X, lengths, _paths)
+        return self._read_steps(X, lengths, _paths)
 
     def predict_proba(self, X: Any, lengths: Any = None) -> Float[np.ndarray, "steps K"]:
         """Probability of each state at each step, given the whole sequence (smoothed)."""
-        return self._of_steps(X, lengths, lambda z: z.probs)
+        return self._read_steps(X, lengths, lambda z: z.probs)
 
     def score(self, X: Any, y: Any = None, lengths: Any = None) -> float:
         """Log probability of the sequences, their sum."""
         check_is_fitted(self)
-        data = in_sequences(self._checked(X, reset=False), lengths)
+        data = to_sequences(self._check_rows(X, reset=False), lengths)
         with enable_x64(True):
-            found = self.fit_.score(padded(data, least=1), key=jax.random.key(0))
+            found = self.fit_.score(pad(data, least=1), key=jax.random.key(0))
         return float(found.log_probs[: len(data[0])].sum())
 
     def sample(
@@ -205,22 +205,22 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
         matrix = kinds.covariance_matrix(self.covariance_type, self.covariances_, state, dim)
         return rng.multivariate_normal(self.means_[state], matrix, size)
 
-    def _of_steps(self, X: Any, lengths: Any, read: Any) -> np.ndarray:
+    def _read_steps(self, X: Any, lengths: Any, read: Any) -> np.ndarray:
         """The results of `read` for the law of each path, with the sequences one below the other
         again."""
         check_is_fitted(self)
-        data = in_sequences(self._checked(X, reset=False), lengths)
+        data = to_sequences(self._check_rows(X, reset=False), lengths)
         with enable_x64(True):
             read_of = np.asarray(
-                read(self.fit_.locals(padded(data, least=1), key=jax.random.key(0))["z"])
+                read(self.fit_.locals(pad(data, least=1), key=jax.random.key(0))["z"])
             )
         return read_of[: len(data[0])][data[1]]
 
     def _emission(self, dim: int) -> Emission:
         if self.emission == "poisson":
-            return weights_allowed(poisson(self.n_components, dim))
+            return allow_weights(poisson(self.n_components, dim))
         made = blurred(
-            kinds.emission_of(self.covariance_type, self.n_components, dim), float(self.reg_covar)
+            kinds.make_emission(self.covariance_type, self.n_components, dim), float(self.reg_covar)
         )
         return made if self.places_ is None else around(made, self.places_)
 
@@ -240,7 +240,7 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
                 kind, X, np.ones(len(X))
             ) + self.reg_covar * kinds.identity(kind, dim)
             settings = kinds.Settings(X.mean(axis=0) - self._origins(), 1.0, float(dim), covariance)
-            components = kinds.emission_of(kind, size, dim, settings).prior
+            components = kinds.make_emission(kind, size, dim, settings).prior
         initial = Dirichlet.from_concentration(np.full(size, float(self.startprob_prior)))
         rows = Dirichlet.from_concentration(np.full((size, size), float(self.transmat_prior)))
         return Product({"initial": initial, "transition": rows, "components": components})
@@ -248,18 +248,18 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
     def _describe(self) -> None:
         found = self.fit_.estimates
         self.startprob_, self.transmat_ = (
-            _normalised(found[name].mean()) for name in ("initial", "transition")
+            _normalise(found[name].mean()) for name in ("initial", "transition")
         )
         point = found["components"].mean()
         if self.emission == "poisson":
             self.rates_ = np.array(point)
             return
-        self.means_ = kinds.means_of(self.covariance_type, point) + self._origins()
-        precisions = kinds.precisions_of(self.covariance_type, point)
-        self.covariances_ = kinds.covariances_of(self.covariance_type, precisions)
+        self.means_ = kinds.read_means(self.covariance_type, point) + self._origins()
+        precisions = kinds.read_precisions(self.covariance_type, point)
+        self.covariances_ = kinds.invert_precisions(self.covariance_type, precisions)
 
-    def _checked(self, X: Any, reset: bool) -> np.ndarray:
-        X = super()._checked(X, reset)
+    def _check_rows(self, X: Any, reset: bool) -> np.ndarray:
+        X = super()._check_rows(X, reset)
         if self.emission == "poisson":
             check_counts(self, X)
         return X
@@ -268,14 +268,14 @@ class HiddenMarkovModel(InParts, VijaxEstimator):
 _path = quick_jit(path, static_argnums=2)
 
 
-def in_sequences(X: np.ndarray, lengths: Any) -> tuple[Float[np.ndarray, "N T D"], np.ndarray]:
+def to_sequences(X: np.ndarray, lengths: Any) -> tuple[Float[np.ndarray, "N T D"], np.ndarray]:
     """Sequences as a padded array and the mask of their steps; T is rounded up, so that others
     share it.
 
     Raises:
       ValueError: lengths that are not positive whole numbers, or do not add up to the rows.
 
-    >>> y, mask = in_sequences(np.zeros((5, 2)), [3, 2])
+    >>> y, mask = to_sequences(np.zeros((5, 2)), [3, 2])
     >>> y.shape[0], y.shape[2], mask.sum(axis=1).tolist()
     (2, 2, [3, 2])
     """
@@ -294,6 +294,6 @@ def in_sequences(X: np.ndarray, lengths: Any) -> tuple[Float[np.ndarray, "N T D"
     return y, mask
 
 
-def _normalised(probabilities: Any) -> np.ndarray:
+def _normalise(probabilities: Any) -> np.ndarray:
     probabilities = np.array(probabilities)
     return probabilities / probabilities.sum(axis=-1, keepdims=True)

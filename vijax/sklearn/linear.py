@@ -79,7 +79,7 @@ class _Linear(PredictorSettings):
         probes = np.eye(dim + self.fit_intercept)
         if self.fit_intercept:
             probes[-1] = self._features(np.zeros((1, dim)))[0]
-        mean, variance = predictor_fits.predicted(fit, probes)
+        mean, variance = predictor_fits.predict_moments(fit, probes)
         intercept = float(mean[-1]) if self.fit_intercept else 0.0
         return mean[:dim] / self._spread, np.sqrt(variance[:dim]) / self._spread, intercept
 

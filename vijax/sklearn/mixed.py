@@ -24,16 +24,16 @@ from vijax.models.formulas.formula import named_columns
 from vijax.models.formulas.glmm import ClassFamily, Family, NumberFamily, glmm
 from vijax.models.formulas.glmm_model import Glmm, Prediction
 from vijax.predict.summary import Summary
-from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of
+from vijax.sklearn.parts.base import VijaxEstimator, estimator, to_key
 from vijax.sklearn.parts.inputs import require_plain
-from vijax.sklearn.parts.rows import weighed
-from vijax.sklearn.parts.tables import response_of, table_of, whole_formula
+from vijax.sklearn.parts.rows import weigh_rows
+from vijax.sklearn.parts.tables import complete_formula, response_name, to_table
 from vijax.xla import keys
 from vijax.xla.precision import enable_x64
 
 
 @estimator
-class _Mixed(VijaxEstimator):
+class _FormulaEstimator(VijaxEstimator):
     """The parts that both estimators share. All draws are of a key that `fit` draws, so that a
     fitted estimator gives the same answer each time."""
 
@@ -54,35 +54,35 @@ class _Mixed(VijaxEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
         require_plain("y", y, may_be_dates=isinstance(self, ClassifierMixin))
-        frame, y = table_of(self, X, True, response_of(self.formula)), column_or_1d(y, warn=True)
+        frame, y = to_table(self, X, True, response_name(self.formula)), column_or_1d(y, warn=True)
         check_consistent_length(frame, y)
         return frame, y
 
     def _fit_table(self, family: Family, frame: Any, y: Any, sample_weight: Any) -> None:
         """Fits the model of a family to a table and a response."""
-        text, self._response = whole_formula(self.formula, self.groups, frame)
+        text, self._response = complete_formula(self.formula, self.groups, frame)
         self._read_columns = named_columns(parse(text), with_response=False)
-        kept, weights = weighed(np.arange(len(frame)), sample_weight)
+        kept, weights = weigh_rows(np.arange(len(frame)), sample_weight)
         table = frame.assign(**{self._response: y}).iloc[kept]
         with enable_x64(True):
-            self._key = key_of(self.random_state)
+            self._key = to_key(self.random_state)
             self.model_: Glmm = glmm(
                 text, table, family, priors=self.priors, weights=weights, nodes=self.nodes
             )
             given: Any = {"key": self._key, "richer": True, "max_gradients": self.max_gradients}
             self.fit_ = auto(self.model_, self.model_.data, **given)
-            self.summary_ = _in_order(self.fit_.summary(), self.model_.names)
+            self.summary_ = _reorder(self.fit_.summary(), self.model_.names)
         self.verdict_ = self.fit_.report.verdict
         if not self.fit_.report.usable:
             warnings.warn(
                 f"{type(self).__name__}: {self.verdict_}", ConvergenceWarning, stacklevel=3
             )
 
-    def _expected(self, X: Any) -> np.ndarray:
+    def _mean_response(self, X: Any) -> np.ndarray:
         """The mean of the response at rows, or the probabilities of classes, all unknowns
         integrated out."""
         check_is_fitted(self)
-        table = table_of(self, X, False)
+        table = to_table(self, X, False)
         with enable_x64(True):
             key_draws, key_new = keys.split(self._key)
             draws = self.model_.draws(self.fit_, key_draws, self.num_draws)
@@ -98,7 +98,7 @@ class _Mixed(VijaxEstimator):
 
 
 @estimator
-class MixedModelRegressor(RegressorMixin, _Mixed):
+class MixedModelRegressor(RegressorMixin, _FormulaEstimator):
     """A regression by a formula, with effects of groups: `vijax.glmm` fitted by `vijax.auto`.
 
     Args:
@@ -154,7 +154,7 @@ class MixedModelRegressor(RegressorMixin, _Mixed):
         """The mean of y, all unknowns integrated over their posterior, and with `return_std` its
         standard deviation, at rows X, (rows, columns). A group that `fit` has not seen is drawn
         from the law of groups."""
-        mean = self._expected(X)
+        mean = self._mean_response(X)
         return (mean, self._prediction(X, 0.9).response_sd) if return_std else mean
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
@@ -166,7 +166,7 @@ class MixedModelRegressor(RegressorMixin, _Mixed):
     def _prediction(self, X: Any, level: float) -> Prediction:
         check_is_fitted(self)
         given: Any = {"key": self._key, "level": level, "num_draws": self.num_draws}
-        table = table_of(self, X, False)
+        table = to_table(self, X, False)
         with enable_x64(True):
             return self.model_.predict(self.fit_, table, **given)
 
@@ -174,7 +174,7 @@ class MixedModelRegressor(RegressorMixin, _Mixed):
         """Log predictive density of each observation."""
         check_is_fitted(self)
         require_plain("y", y)
-        table = table_of(self, X, False).assign(
+        table = to_table(self, X, False).assign(
             **{self._response: _numbers(column_or_1d(y, warn=True))}
         )
         with enable_x64(True):
@@ -183,7 +183,7 @@ class MixedModelRegressor(RegressorMixin, _Mixed):
 
 
 @estimator
-class MixedModelClassifier(ClassifierMixin, _Mixed):
+class MixedModelClassifier(ClassifierMixin, _FormulaEstimator):
     """Classes by a formula, with effects of groups: `vijax.glmm` fitted by `vijax.auto`.
 
     Args:
@@ -220,7 +220,7 @@ class MixedModelClassifier(ClassifierMixin, _Mixed):
         )
         frame, y = self._frame(X, y)
         check_classification_targets(y)
-        _, _, seen = weighed(np.arange(len(frame)), sample_weight, y)
+        _, _, seen = weigh_rows(np.arange(len(frame)), sample_weight, y)
         present = np.unique(seen)
         self.classes_ = (
             np.array([c for c in categories if c in set(present)]) if is_ordered else present
@@ -229,7 +229,7 @@ class MixedModelClassifier(ClassifierMixin, _Mixed):
             raise ValueError(
                 f"Classifier can't train when only one class is present: {self.classes_}."
             )
-        numbers = _places(y, self.classes_)
+        numbers = _class_numbers(y, self.classes_)
         if self.family == "cumulative":
             self._fit_table("cumulative", frame, numbers, sample_weight)
         elif len(self.classes_) == 2:
@@ -243,7 +243,7 @@ class MixedModelClassifier(ClassifierMixin, _Mixed):
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "rows classes"]:
         """The probability of each class, all unknowns integrated over their posterior."""
-        expected = self._expected(X)
+        expected = self._mean_response(X)
         return np.stack([1 - expected, expected], 1) if expected.ndim == 1 else expected
 
     def predict(self, X: Any) -> np.ndarray:
@@ -252,7 +252,7 @@ class MixedModelClassifier(ClassifierMixin, _Mixed):
         return self.classes_[likeliest]
 
 
-def _places(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+def _class_numbers(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """The number of each class; 0 of one that has no weight."""
     places = {label: i for i, label in enumerate(classes.tolist())}
     return np.array([places.get(label, 0) for label in labels.tolist()])
@@ -268,7 +268,7 @@ def _numbers(y: np.ndarray) -> Float[np.ndarray, " rows"]:
     return numbers
 
 
-def _in_order(table: Summary, names: Sequence[str]) -> Summary:
+def _reorder(table: Summary, names: Sequence[str]) -> Summary:
     """A table with its rows in the order of these names."""
     rows = [table.names.index(name) for name in names]
     columns = {column: getattr(table, column)[rows] for column in ("mean", "sd", "low", "high")}

@@ -24,15 +24,15 @@ from vijax.families.discrete import stick_breaking
 from vijax.inference.compose import Algorithm
 from vijax.models.emission import Emission, poisson
 from vijax.models.mixtures.mixture import mixture
-from vijax.sklearn.parts.base import VijaxEstimator, estimator, key_of
+from vijax.sklearn.parts.base import VijaxEstimator, estimator, to_key
 from vijax.sklearn.parts.rows import (
-    Fitted,
-    InParts,
-    OfCounts,
+    CountsMixin,
+    PartialFitMixin,
+    RowFit,
+    allow_weights,
     fit_rows,
     prior_of_rates,
-    weighed,
-    weights_allowed,
+    weigh_rows,
 )
 from vijax.xla.precision import enable_x64
 
@@ -72,7 +72,9 @@ class FittedMixture(DensityMixin, VijaxEstimator, abc.ABC):
     def predict_proba(self, X: Any) -> Float[np.ndarray, "rows K"]:
         """Probability of each component, given a row: for variational estimators, as in the last
         step."""
-        return self._by_row(X, lambda x: self.fit_.locals(x, key=jax.random.key(0))["z"].probs)
+        return self._apply_by_row(
+            X, lambda x: self.fit_.locals(x, key=jax.random.key(0))["z"].probs
+        )
 
     def predict(self, X: Any) -> Int[np.ndarray, " rows"]:
         """The most probable component of each row."""
@@ -86,7 +88,7 @@ class FittedMixture(DensityMixin, VijaxEstimator, abc.ABC):
             components, weights = self.fit_.estimates["components"], self.weights_
             return log_predictive_density(self.emission_, components, weights, x).log_densities  # type: ignore[arg-type]
 
-        return self._by_row(X, density)
+        return self._apply_by_row(X, density)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean of `score_samples`."""
@@ -138,7 +140,7 @@ class MixtureEstimator(MixtureSettings, FittedMixture):
               rows than components.
         """
         self._check_settings()
-        X, weights = weighed(self._checked(X, reset=True), sample_weight)
+        X, weights = weigh_rows(self._check_rows(X, reset=True), sample_weight)
         rows, size = len(X), self.n_components
         if rows < size:
             raise ValueError(
@@ -150,20 +152,20 @@ class MixtureEstimator(MixtureSettings, FittedMixture):
             self._begin(X)
         with enable_x64(True):
             starts = self.n_init if state is None else 1
-            found = self._improved(self._found(X, weights, state, starts), X, weights)
+            found = self._improve(self._fit_from(X, weights, state, starts), X, weights)
             self.fit_ = found.fit
             self._describe(found.bounds)
         self._keep(found.fit, found.converged, found.n_iter)
         self.n_samples_seen_ = float(weights.sum())  # `partial_fit` goes on from here
         return self
 
-    def _found(self, X: np.ndarray, weights: np.ndarray, state: Any, starts: int) -> Fitted:
+    def _fit_from(self, X: np.ndarray, weights: np.ndarray, state: Any, starts: int) -> RowFit:
         """A fit from a state, or from so many starts."""
         self.emission_ = self._emission(X.shape[1])
         return fit_rows(
             self._algorithm(),
             X,
-            key_of(self.random_state),
+            to_key(self.random_state),
             self.max_iter,
             self._tol_per_row(weights.sum()),
             starts,
@@ -175,7 +177,7 @@ class MixtureEstimator(MixtureSettings, FittedMixture):
     def _begin(self, X: np.ndarray) -> None:
         """Before a fit from the starts."""
 
-    def _improved(self, found: Fitted, X: np.ndarray, weights: np.ndarray) -> Fitted:
+    def _improve(self, found: RowFit, X: np.ndarray, weights: np.ndarray) -> RowFit:
         """A fit, or a better one of the same rows from where it ended."""
         return found
 
@@ -206,17 +208,17 @@ class MixtureEstimator(MixtureSettings, FittedMixture):
         """The prior for these rows and weights."""
 
 
-class InPartsMixture(InParts, MixtureEstimator):
+class PartialFitMixture(PartialFitMixin, MixtureEstimator):
     """An abstract mixture with a posterior, which minibatches can be given one by one."""
 
-    @available_if(InParts._has_posterior)
+    @available_if(PartialFitMixin._has_posterior)
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Goes on with a minibatch of rows, by one stochastic step. The first call begins, and sets
         the prior: its minibatch should have many rows a component. Raises as `fit` does. With EM
         there is no such method."""
         self._check_settings()
         is_first = not hasattr(self, "fit_")
-        X = self._checked(X, reset=is_first)
+        X = self._check_rows(X, reset=is_first)
         if is_first and len(X) < self.n_components:
             raise ValueError(
                 f"X: expected {self.n_components} rows or more in the first minibatch, got "
@@ -237,7 +239,7 @@ class InPartsMixture(InParts, MixtureEstimator):
 
 
 @estimator
-class PoissonMixture(OfCounts, InPartsMixture):
+class PoissonMixture(CountsMixin, PartialFitMixture):
     """A mixture of rows of independent counts, dense or sparse (made dense).
 
     Args:
@@ -273,7 +275,7 @@ class PoissonMixture(OfCounts, InPartsMixture):
     rate_prior: Positive | None = None
 
     def _emission(self, dim: int) -> Emission:
-        return weights_allowed(poisson(self.n_components, dim))
+        return allow_weights(poisson(self.n_components, dim))
 
     def _algorithm(self) -> Algorithm:
         model = self._mixture()

@@ -22,20 +22,20 @@ from vijax.inference.learning import learn
 from vijax.models.factors.hpf import hpf
 from vijax.sklearn.parts.bags import (
     BagLoader,
-    InBatches,
-    in_least_precision,
-    seed_of,
-    type_of_answers,
+    MinibatchTransformer,
+    answer_type,
+    to_least_precision,
+    to_seed,
 )
-from vijax.sklearn.parts.base import estimator, key_of, precision_of
-from vijax.sklearn.parts.inputs import checked_array
+from vijax.sklearn.parts.base import estimator, to_key, working_precision
+from vijax.sklearn.parts.inputs import check_numbers
 
 RATE = 0.05
 """Rate of Adam for the weights of covariates."""
 
 
 @estimator
-class PoissonFactorization(InBatches):
+class PoissonFactorization(MinibatchTransformer):
     """Tastes of users and kinds of items, from who took what (Gopalan, Hofman and Blei 2015).
 
     Args:
@@ -83,17 +83,19 @@ class PoissonFactorization(InBatches):
         self._check_settings()
         X = self._counts(X, "fit", reset=True)
         require(X.sum() > 0, "X", "users that took something", "none")
-        with precision_of(X):
-            known = None if covariates is None else _known(covariates, X)
+        with working_precision(X):
+            known = None if covariates is None else _check_covariates(covariates, X)
             model = self._model(X.shape[1], 0 if known is None else known.shape[1])
-            loader = BagLoader.of(X, self.batch_size, seed_of(self.random_state), covariates=known)
+            loader = BagLoader.from_matrix(
+                X, self.batch_size, to_seed(self.random_state), covariates=known
+            )
             learnt = () if known is None else learn("user_weights", optimizer=optax.adam(RATE))
             whole = loader.steps_per_epoch == 1
             alg = cavi(model, learn=learnt) if whole else svi(model, lazy=False, learn=learnt)
             self.fit_ = fit(
                 alg,
                 loader,
-                key=key_of(self.random_state),
+                key=to_key(self.random_state),
                 num_steps=self.max_iter * loader.steps_per_epoch,
             )
             self._describe()
@@ -132,14 +134,14 @@ class PoissonFactorization(InBatches):
         those of `fit`. Raises ValueError: covariates where there were none in `fit`, or of another
         number."""
         check_is_fitted(self)
-        given = self._as_given(X, "transform", reset=False)
-        X = in_least_precision(given)
-        with precision_of(X):
-            known = None if covariates is None else _known(covariates, X)
+        given = self._check_matrix(X, "transform", reset=False)
+        X = to_least_precision(given)
+        with working_precision(X):
+            known = None if covariates is None else _check_covariates(covariates, X)
             width = 0 if self.covariate_weights_ is None else len(self.covariate_weights_)
             got = 0 if known is None else known.shape[1]
             require(width == got, "covariates", f"{width} numbers of each user, as in fit", got)
-            return self._per_document(X, _weights_of, known).astype(type_of_answers(given))
+            return self._per_document(X, _read_weights, known).astype(answer_type(given))
 
     def recommend(self, X: Any, n: int = 10, covariates: Any = None) -> Int[np.ndarray, "users n"]:
         """The n items that each user would take next, best first, by what they took and their
@@ -161,9 +163,9 @@ class PoissonFactorization(InBatches):
         return ranking(users, self.components_.T, known, hidden).mean
 
 
-def _known(covariates: Any, X: Any) -> Float[np.ndarray, "users D"]:
+def _check_covariates(covariates: Any, X: Any) -> Float[np.ndarray, "users D"]:
     """Covariates of the users of X, in its precision."""
-    known = checked_array("covariates", covariates, X.dtype)
+    known = check_numbers("covariates", covariates, X.dtype)
     require(
         len(known) == X.shape[0],
         "covariates",
@@ -177,5 +179,5 @@ def _sparse(X: Any) -> Any:
     return scipy.sparse.csr_array(X)
 
 
-def _weights_of(model: Model, stats: Any, said: LocalElbo, key: PRNGKeyArray) -> list[Array]:
+def _read_weights(model: Model, stats: Any, said: LocalElbo, key: PRNGKeyArray) -> list[Array]:
     return [q["weights"].mean() for q in said.local]

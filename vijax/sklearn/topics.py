@@ -24,16 +24,16 @@ from vijax.models.documents.lda import lda
 from vijax.predict.questions import read_bounds, read_shares
 from vijax.sklearn.parts.bags import (
     BagLoader,
-    InBatches,
-    in_least_precision,
-    seed_of,
-    type_of_answers,
+    MinibatchTransformer,
+    answer_type,
+    to_least_precision,
+    to_seed,
 )
-from vijax.sklearn.parts.base import estimator, key_of, precision_of
+from vijax.sklearn.parts.base import estimator, to_key, working_precision
 
 
 @estimator
-class TopicEstimator(InBatches):
+class TopicEstimator(MinibatchTransformer):
     """An abstract transformer of counts into topic shares."""
 
     _: dataclasses.KW_ONLY
@@ -56,9 +56,9 @@ class TopicEstimator(InBatches):
         self._check_settings()
         X = self._counts(X, "fit", reset=True)
         require(X.sum() > 0, "X", "documents with words", "only empty documents")
-        with precision_of(X):
+        with working_precision(X):
             alg, size = self._plan(X.shape[1])
-            self._in_passes(alg, X, BagLoader.of(X, size, seed_of(self.random_state)))
+            self._run_passes(alg, X, BagLoader.from_matrix(X, size, to_seed(self.random_state)))
             self._describe()
         self.bound_ = self._perplexity(X)
         return self
@@ -72,10 +72,10 @@ class TopicEstimator(InBatches):
           ValueError: negative or missing numbers, or another number of words than in `fit`.
         """
         check_is_fitted(self)
-        given = self._as_given(X, "transform", reset=False)
-        X = in_least_precision(given)
-        with precision_of(X):
-            shares = self._per_document(X, read_shares).astype(type_of_answers(given))
+        given = self._check_matrix(X, "transform", reset=False)
+        X = to_least_precision(given)
+        with working_precision(X):
+            shares = self._per_document(X, read_shares).astype(answer_type(given))
         return (
             shares
             if normalize
@@ -102,12 +102,12 @@ class TopicEstimator(InBatches):
         return float(np.exp(-self._bound(X) / words))
 
     def _bound(self, X: Any) -> float:
-        with precision_of(X):
+        with working_precision(X):
             return float(self._per_document(X, read_bounds).sum(dtype=np.float64))
 
-    def _in_passes(self, alg: Algorithm, X: Any, loader: BagLoader) -> None:
+    def _run_passes(self, alg: Algorithm, X: Any, loader: BagLoader) -> None:
         """Runs `max_iter` passes, and looks at the perplexity of the data at regular intervals."""
-        key, state, before = key_of(self.random_state), None, np.inf
+        key, state, before = to_key(self.random_state), None, np.inf
         max_iter, evaluate_every = self.max_iter, self.evaluate_every
         stops = (
             [*range(evaluate_every, max_iter, evaluate_every), max_iter]
@@ -209,7 +209,7 @@ class LatentDirichletAllocation(TopicEstimator):
         self.exp_dirichlet_component_ = np.exp(np.asarray(topics.expected_stats().log))
 
 
-OF_SHARES = estep.proximal_gradient(
+SHARES_ESTEP = estep.proximal_gradient(
     vector_monte_carlo(64, antithetic=True, matched=True), refine=16
 )
 """The E-step of shares that are asked for: each document is for itself, and no average over others
@@ -267,9 +267,9 @@ class CorrelatedTopicModel(TopicEstimator):
         )
         return em(model, estep=step, **more)
 
-    def _spec_for(self, read: Any) -> Spec:
-        spec = super()._spec_for(read)
-        return spec._replace(estep=OF_SHARES) if read is read_shares else spec
+    def _reading_spec(self, read: Any) -> Spec:
+        spec = super()._reading_spec(read)
+        return spec._replace(estep=SHARES_ESTEP) if read is read_shares else spec
 
     def _describe(self) -> None:
         found = self.fit_.estimates

@@ -27,8 +27,8 @@ from vijax.inference.compose import Algorithm
 from vijax.inference.spec import Spec
 from vijax.inference.step_size import robbins_monro
 from vijax.predict.questions import infer
-from vijax.sklearn.parts.base import Transformer, cast, estimator, key_of, precision_of
-from vijax.sklearn.parts.inputs import validated
+from vijax.sklearn.parts.base import Transformer, cast, estimator, to_key, working_precision
+from vijax.sklearn.parts.inputs import check_input
 from vijax.xla import keys
 
 LEAST_ROWS = 32
@@ -60,7 +60,7 @@ class Bags:
         return np.add.reduceat(np.append(self.counts, 0.0), self.indptr[:-1]) * (self.lengths > 0)
 
     @classmethod
-    def of(cls, X: Any, covariates: np.ndarray | None = None) -> Bags:
+    def from_matrix(cls, X: Any, covariates: np.ndarray | None = None) -> Bags:
         """The bags of a dense or sparse matrix of numbers that are not negative."""
         rows = scipy.sparse.csr_array(X, copy=True)
         rows.sum_duplicates()
@@ -79,7 +79,7 @@ class BagLoader:
     reshuffled: bool  # deal the documents anew in every pass
 
     @classmethod
-    def of(
+    def from_matrix(
         cls,
         X: Any,
         batch_size: int | None = None,
@@ -90,11 +90,11 @@ class BagLoader:
     ) -> BagLoader:
         """The loader of a matrix, in batches of about `batch_size` documents (None: all), from a
         set of `total`."""
-        bags: Any = Bags.of(X, covariates)
+        bags: Any = Bags.from_matrix(X, covariates)
         documents = bags.num_documents
         steps = max(1, round(documents / (batch_size or documents)))
         buckets = length_buckets(bags.lengths, bags.tokens, num_parts=steps)
-        stream = Minibatches(bags, tuple(map(_rounded, buckets)), steps, seed)
+        stream = Minibatches(bags, tuple(map(_round, buckets)), steps, seed)
         return cls(stream, documents if total is None else int(total), reshuffled)
 
     @property
@@ -114,7 +114,7 @@ class BagLoader:
             yield self._batch([hand[place] for hand in self._deal(epoch if self.reshuffled else 0)])
 
     def _batch(self, hands: list[np.ndarray]) -> Minibatch:
-        batch = self.stream.gather([_padded(hand) for hand in hands])
+        batch = self.stream.gather([_pad(hand) for hand in hands])
         return batch._replace(num_groups=np.float32(self.num_groups))  # type: ignore[arg-type]
 
     def _deal(self, epoch: int) -> list[np.ndarray]:
@@ -127,13 +127,13 @@ def _deal(stream: Minibatches, epoch: int) -> list[np.ndarray]:
     return stream.deal(epoch)
 
 
-def _padded(hand: np.ndarray) -> np.ndarray:
+def _pad(hand: np.ndarray) -> np.ndarray:
     """A batch with more rows of padding, up to a size that other data have too."""
     size = max(padded_size(len(hand)), LEAST_ROWS)
     return np.pad(hand, (0, size - len(hand)), constant_values=PADDING)
 
 
-def _rounded(bucket: Bucket) -> Bucket:
+def _round(bucket: Bucket) -> Bucket:
     """Sizes rounded up: slots by at most an eighth, tokens to a power of two."""
     slots = max(bucket.slots, LEAST_SLOTS)
     grain = 1 << max(0, (slots - 1).bit_length() - 3)
@@ -141,11 +141,11 @@ def _rounded(bucket: Bucket) -> Bucket:
     return dataclasses.replace(bucket, slots=-(-slots // grain) * grain, max_tokens=tokens)
 
 
-def in_least_precision(X: Any) -> Any:
+def to_least_precision(X: Any) -> Any:
     """Counts in float32 where that holds them exactly, else in float64. So the type in which the
     same numbers come changes no answer.
 
-    >>> [str(in_least_precision(np.array([[number]])).dtype) for number in (3, 3.0, 0.1, np.float32(0.1), 2**24 + 1)]
+    >>> [str(to_least_precision(np.array([[number]])).dtype) for number in (3, 3.0, 0.1, np.float32(0.1), 2**24 + 1)]
     ['float32', 'float32', 'float64', 'float32', 'float64']
     """
     rounded = X.astype(np.float32)
@@ -154,7 +154,7 @@ def in_least_precision(X: Any) -> Any:
     return rounded if is_same else X.astype(np.float64)
 
 
-def type_of_answers(X: Any) -> Any:
+def answer_type(X: Any) -> Any:
     """The type of what is said of X: float64 for such rows, else float32."""
     return np.float64 if X.dtype == np.float64 else np.float32
 
@@ -163,22 +163,22 @@ AT_A_TIME = 1024
 """Documents whose locals are inferred at once."""
 
 
-class OfBags(Transformer):
+class BagTransformer(Transformer):
     """An abstract transformer of matrices of counts, a document a row."""
 
     fit_: Any
     random_state: Any
 
-    def _spec_for(self, read: Any) -> Spec:
+    def _reading_spec(self, read: Any) -> Spec:
         """The model and the E-step by which `read` is answered."""
         return self.fit_.alg.spec
 
     def _per_document(self, X: Any, read: Any, covariates: np.ndarray | None = None) -> np.ndarray:
         """The results of `read` for each document, in their order."""
-        spec, state = self._spec_for(read), cast(self.fit_.state, X)
+        spec, state = self._reading_spec(read), cast(self.fit_.state, X)
         posterior = self.fit_.posterior.with_naturals(cast(self.fit_.posterior, X))
         results, rows = [], []
-        bags: Any = Bags.of(X, covariates)
+        bags: Any = Bags.from_matrix(X, covariates)
         for batch, order in document_batches(bags, AT_A_TIME):
             found = infer(read, spec, state.hyper, posterior, batch, jax.random.key(0), X.size)
             results.append(np.concatenate([np.asarray(x) for x in found]))
@@ -187,11 +187,11 @@ class OfBags(Transformer):
 
     def _counts(self, X: Any, whom: str, reset: bool) -> Any:
         """X in the working precision."""
-        return in_least_precision(self._as_given(X, whom, reset))
+        return to_least_precision(self._check_matrix(X, whom, reset))
 
-    def _as_given(self, X: Any, whom: str, reset: bool) -> Any:
+    def _check_matrix(self, X: Any, whom: str, reset: bool) -> Any:
         """X as numbers of the type in which they came."""
-        X = validated(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
+        X = check_input(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
         check_non_negative(X, f"{type(self).__name__}.{whom}")
         return X
 
@@ -203,7 +203,7 @@ class OfBags(Transformer):
 
 
 @estimator
-class InBatches(OfBags, abc.ABC):
+class MinibatchTransformer(BagTransformer, abc.ABC):
     """An abstract transformer that can be fitted to one minibatch after the other."""
 
     _: dataclasses.KW_ONLY
@@ -218,16 +218,16 @@ class InBatches(OfBags, abc.ABC):
         self._check_settings()
         first = not hasattr(self, "fit_")
         X = self._counts(X, "partial_fit", reset=first)
-        with precision_of(X):
+        with working_precision(X):
             total = max(int(self.total_samples), X.shape[0])
-            loader = BagLoader.of(
-                X, self.batch_size, seed_of(self.random_state), total, reshuffled=False
+            loader = BagLoader.from_matrix(
+                X, self.batch_size, to_seed(self.random_state), total, reshuffled=False
             )
             state = None if first else self.fit_.state
             steps = loader.steps_per_epoch + (0 if state is None else int(state.step))
             alg = self._stochastic(X.shape[1])
             self.fit_ = fit(
-                alg, loader, key=key_of(self.random_state), num_steps=steps, state=state
+                alg, loader, key=to_key(self.random_state), num_steps=steps, state=state
             )
             self._describe()
         self.n_batch_iter_, self.n_iter_ = steps, getattr(self, "n_iter_", 0)
@@ -246,6 +246,6 @@ class InBatches(OfBags, abc.ABC):
         """Sets the fitted attributes."""
 
 
-def seed_of(random_state: Any) -> int:
+def to_seed(random_state: Any) -> int:
     """Seed of the order in which rows are dealt."""
-    return keys.seed(key_of(random_state))
+    return keys.seed(to_key(random_state))

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from vijax.arguments import check_values
 from vijax.checks import require
 from vijax.data.loader import padded_size
-from vijax.sklearn.parts.inputs import same_rows, validated
+from vijax.sklearn.parts.inputs import check_input, check_same_rows
 from vijax.xla.memory import total_memory
 from vijax.xla.precision import enable_x64
 
@@ -54,7 +54,7 @@ class VijaxEstimator(BaseEstimator):
         super().__init_subclass__(**kwargs)
         for name in WITH_ROWS:
             method = inspect.getattr_static(cls, name, None)
-            if not inspect.isfunction(method) or (checked := same_rows(method)) is method:
+            if not inspect.isfunction(method) or (checked := check_same_rows(method)) is method:
                 continue
             if not method.__module__.startswith("vijax"):  # whose text has labels of other pages
                 checked.__doc__ = (
@@ -66,16 +66,16 @@ class VijaxEstimator(BaseEstimator):
         """Raises ValueError naming the setting that is outside its limit or choices."""
         check_values(type(self), self.get_params(deep=False))
 
-    def _checked(self, X: Any, reset: bool) -> np.ndarray:
+    def _check_rows(self, X: Any, reset: bool) -> np.ndarray:
         """X as finite numbers in float64."""
-        return validated(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
+        return check_input(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
 
-    def _by_row(self, X: Any, read: Callable[[Any], Any]) -> np.ndarray:
+    def _apply_by_row(self, X: Any, read: Callable[[Any], Any]) -> np.ndarray:
         """The results of `read` for the rows of X, in float64, once the estimator is fitted."""
         check_is_fitted(self)
-        X = self._checked(X, reset=False)
+        X = self._check_rows(X, reset=False)
         with enable_x64(True):
-            return by_row(read, X)
+            return apply_by_row(read, X)
 
     def _keep(self, fit: Any, converged: bool, n_iter: int) -> None:
         """Sets the attributes that every estimator has, and warns where the fit has not
@@ -131,7 +131,7 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstima
         return tags
 
 
-def key_of(random_state: Any) -> PRNGKeyArray:
+def to_key(random_state: Any) -> PRNGKeyArray:
     """A key of JAX from what scikit-learn calls a `random_state`: None, an integer or a
     `RandomState`."""
     return jax.random.key(check_random_state(random_state).randint(np.iinfo(np.int32).max))
@@ -142,7 +142,7 @@ def size_with_padding(rows: int, least: int = LEAST) -> int:
     return max(padded_size(rows), least)
 
 
-def padded(data: PyTree, least: int = LEAST) -> PyTree:
+def pad(data: PyTree, least: int = LEAST) -> PyTree:
     """The data, followed by copies of their last row."""
     rows = int(np.shape(jax.tree.leaves(data)[0])[0])
     missing = size_with_padding(rows, least) - rows
@@ -151,13 +151,13 @@ def padded(data: PyTree, least: int = LEAST) -> PyTree:
     )
 
 
-def by_row(function: Callable[[PyTree], Any], data: PyTree) -> np.ndarray:
+def apply_by_row(function: Callable[[PyTree], Any], data: PyTree) -> np.ndarray:
     """The results of a function for each row; it is given some more rows, as padding."""
     rows = int(np.shape(jax.tree.leaves(data)[0])[0])
-    return np.asarray(function(padded(data)))[:rows]
+    return np.asarray(function(pad(data)))[:rows]
 
 
-def precision_of(X: Any) -> contextlib.AbstractContextManager:
+def working_precision(X: Any) -> contextlib.AbstractContextManager:
     """The working precision for data: float64 where they have it, else float32."""
     return enable_x64(X.dtype == np.float64)
 

@@ -23,13 +23,13 @@ class Settings(NamedTuple):
     # spherical
     covariance: np.ndarray
 
-    def counted(self, times: int) -> Settings:
+    def times(self, times: int) -> Settings:
         """The prior of the one precision that components share, where each of them brings it
         once."""
         return self._replace(degrees=times * self.degrees, covariance=times * self.covariance)
 
 
-def emission_of(
+def make_emission(
     kind: str, num_components: int, dim: int, given: Settings | None = None
 ) -> Emission:
     """The observation model of the components under this prior, or under any prior where there is
@@ -99,24 +99,24 @@ def check_prior(kind: str, settings: Settings, dim: int) -> None:
     require(definite, "covariance_prior", "a positive definite covariance", settings.covariance)
 
 
-def means_of(kind: str, point: Any) -> np.ndarray:
+def read_means(kind: str, point: Any) -> np.ndarray:
     """The means (K, D) of a `MeanPrecision`."""
     mean = np.array(point.mean)
     return mean[..., 0] if kind == "spherical" else mean
 
 
-def precisions_of(kind: str, point: Any) -> np.ndarray:
+def read_precisions(kind: str, point: Any) -> np.ndarray:
     """Precisions in scikit-learn's shapes: (K, D, D), (D, D), (K, D) or (K,)."""
     precision = np.array(point.precision)
     return precision[:, 0, 0] if kind == "spherical" else precision
 
 
-def covariances_of(kind: str, precisions: np.ndarray) -> np.ndarray:
+def invert_precisions(kind: str, precisions: np.ndarray) -> np.ndarray:
     """The inverses of the precisions."""
     return np.linalg.inv(precisions) if kind in ("full", "tied") else 1.0 / precisions
 
 
-def cholesky_of(kind: str, precisions: np.ndarray) -> np.ndarray:
+def factor_precisions(kind: str, precisions: np.ndarray) -> np.ndarray:
     """C with C C' the precision, upper triangular as in scikit-learn; for the diagonal kinds square
     roots."""
     if kind not in ("full", "tied"):

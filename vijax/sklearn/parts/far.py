@@ -25,11 +25,11 @@ FAR = 1e4
 centre."""
 
 
-def centre_of(X: np.ndarray) -> Any:
+def choose_centre(X: np.ndarray) -> Any:
     """The middle of the extent of each column, whatever the order and the weights of rows, where
     one is far from zero; else 0.
 
-    >>> centre_of(np.array([[1e7], [1e7 + 2]])).tolist(), centre_of(np.array([[1.0], [3.0]]))
+    >>> choose_centre(np.array([[1e7], [1e7 + 2]])).tolist(), choose_centre(np.array([[1.0], [3.0]]))
     ([10000001.0], 0.0)
     """
     low, high = X.min(axis=0), X.max(axis=0)
@@ -85,7 +85,7 @@ def is_lost(found: Moments, places: Any) -> bool:
 
 
 @cache_by_value
-def given_classes(probs: Any) -> Init:
+def start_from_classes(probs: Any) -> Init:
     """The start that these probabilities of classes, by row, imply; rows behind them are
     padding."""
     known = np.asarray(probs, np.float64)

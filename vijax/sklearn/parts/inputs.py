@@ -24,7 +24,7 @@ TIMES = ("datetime", "timedelta", "date", "duration", "timestamp", "period")
 small letters."""
 
 
-def validated(estimator: Any, X: Any, *y: Any, y_numeric: bool = False, **how: Any) -> Any:
+def check_input(estimator: Any, X: Any, *y: Any, y_numeric: bool = False, **how: Any) -> Any:
     """X, or X and y, as `sklearn.utils.validation.validate_data` checks them.
 
     Args:
@@ -42,11 +42,11 @@ def validated(estimator: Any, X: Any, *y: Any, y_numeric: bool = False, **how: A
         require_plain("y", response, may_be_dates=not y_numeric)
     more = {"y_numeric": y_numeric} if y else {}
     checked = validate_data(estimator, X, *y, **more, **how)
-    compare_numbered(estimator, X, reset=how.get("reset", True))
+    compare_labels(estimator, X, reset=how.get("reset", True))
     return checked
 
 
-def compare_numbered(estimator: Any, X: Any, reset: bool) -> None:
+def compare_labels(estimator: Any, X: Any, reset: bool) -> None:
     """Has an estimator learn (`reset`) or compare the names of columns that are not all text:
     numbers, say, which scikit-learn does not look at.
 
@@ -69,16 +69,18 @@ def compare_numbered(estimator: Any, X: Any, reset: bool) -> None:
         if is_short
         else "Give them the names and the order that they had in fit"
     )
-    expected = f"the columns of fit, in their order: {_shown(known)}"
-    require(False, "X", expected, _shown(names), f"{remedy}, or X.to_numpy() for columns by place.")
+    expected = f"the columns of fit, in their order: {_names_text(known)}"
+    require(
+        False, "X", expected, _names_text(names), f"{remedy}, or X.to_numpy() for columns by place."
+    )
 
 
-def _shown(names: tuple) -> str:
+def _names_text(names: tuple) -> str:
     more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
     return ", ".join(map(repr, names[:MOST_SHOWN])) + more
 
 
-def checked_array(argument: str, values: Any, dtype: Any) -> np.ndarray:
+def check_numbers(argument: str, values: Any, dtype: Any) -> np.ndarray:
     """An array of numbers beside X, as `sklearn.utils.check_array` checks it; ValueError for masked
     cells and dates."""
     require_plain(argument, values)
@@ -100,7 +102,7 @@ def require_plain(argument: str, values: Any, may_be_dates: bool = False) -> Non
     times = (
         []
         if may_be_dates
-        else [kind for kind in map(str, _types_of(values)) if kind.lower().startswith(TIMES)]
+        else [kind for kind in map(str, _column_types(values)) if kind.lower().startswith(TIMES)]
     )
     remedy = (
         "Make them numbers yourself, in a unit that later rows have too: (dates - start) / "
@@ -111,7 +113,7 @@ def require_plain(argument: str, values: Any, may_be_dates: bool = False) -> Non
     )
 
 
-def _types_of(values: Any) -> Iterable[Any]:
+def _column_types(values: Any) -> Iterable[Any]:
     """The types of the columns of a table, or that of an array."""
     if hasattr(values, "schema") and hasattr(values.schema, "types"):  # pyarrow
         return values.schema.types
@@ -123,7 +125,7 @@ def _types_of(values: Any) -> Iterable[Any]:
 
 
 # --- rows that two arguments name -----------------------------------------------------------------
-def same_rows(method: Callable) -> Callable:
+def check_same_rows(method: Callable) -> Callable:
     """A method of an estimator, X among its arguments, which refuses y, weights or covariates of
     rows that are named otherwise than those of X: they are read by place. Methods without such
     arguments stay as they are. A y that may be left out is ignored, and not looked at."""

@@ -17,10 +17,10 @@ from vijax.arguments import NotNegative, Positive, Size
 from vijax.models.formulas.weighted import mean_and_spread
 from vijax.models.regressions.predictors import Predictors
 from vijax.sklearn.parts import predictor_fits
-from vijax.sklearn.parts.base import VijaxEstimator, as_dense, estimator, key_of, size_with_padding
-from vijax.sklearn.parts.inputs import validated
-from vijax.sklearn.parts.predictor_fits import OBSERVED
-from vijax.sklearn.parts.rows import Fitted, weighed
+from vijax.sklearn.parts.base import VijaxEstimator, as_dense, estimator, size_with_padding, to_key
+from vijax.sklearn.parts.inputs import check_input
+from vijax.sklearn.parts.predictor_fits import OBSERVATIONS
+from vijax.sklearn.parts.rows import RowFit, weigh_rows
 from vijax.xla.precision import enable_x64
 
 EXACT = 1e-3
@@ -78,21 +78,21 @@ class PredictorEstimator(PredictorSettings, VijaxEstimator, abc.ABC):
     def _features(self, X: np.ndarray) -> np.ndarray:
         return X
 
-    def _fitted(
+    def _fit_rows(
         self,
         features: np.ndarray,
         y: np.ndarray,
         start: dict[str, Any],
         learnt: Collection[str],
         weights: np.ndarray,
-    ) -> Fitted:
+    ) -> RowFit:
         return predictor_fits.fit_predictors(
             self._model(size_with_padding(len(features)), features.shape[1]),
             features,
             y,
             start,
             tuple(sorted(learnt)),
-            key_of(self.random_state),
+            to_key(self.random_state),
             self.max_iter,
             self.tol,
             self.learning_rate,
@@ -111,7 +111,7 @@ class PredictorEstimator(PredictorSettings, VijaxEstimator, abc.ABC):
         return np.asarray(as_dense(X), np.float64), y
 
     def _valid(self, *data: Any, **more: Any) -> Any:
-        return validated(
+        return check_input(
             self, *data, accept_sparse=self._accepts_sparse, dtype=[np.float64, np.float32], **more
         )
 
@@ -129,7 +129,7 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
         self._check_settings()
         X, y = self._rows_and_targets(X, y)
-        X, weights, y = weighed(X, sample_weight, y)
+        X, weights, y = weigh_rows(X, sample_weight, y)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -138,7 +138,9 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
             )
         self._prepare(X, weights)
         with enable_x64(True):
-            found = [self._one(self._features(X), labels == k, weights) for k in self._positive()]
+            found = [
+                self._fit_class(self._features(X), labels == k, weights) for k in self._positive()
+            ]
             self.fit_ = [one.fit for one in found]
             self.hyperparameters_ = [predictor_fits.learnt_values(fit) for fit in self.fit_]
             self._describe()
@@ -152,7 +154,7 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
         features = self._features(self._rows(X))
         with enable_x64(True):
             of_one = np.stack(
-                [predictor_fits.probability_of_one(fit, features) for fit in self.fit_], axis=1
+                [predictor_fits.positive_probability(fit, features) for fit in self.fit_], axis=1
             )
         both = np.concatenate([1.0 - of_one, of_one], axis=1) if len(self.classes_) == 2 else of_one
         return both / both.sum(axis=1, keepdims=True)
@@ -166,8 +168,8 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
         """The classes that have a predictor."""
         return range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
 
-    def _one(self, features: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> Fitted:
-        return self._fitted(
+    def _fit_class(self, features: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> RowFit:
+        return self._fit_rows(
             features, np.where(positive, 1.0, -1.0), self._start(features), self._learnt(), weights
         )
 
@@ -184,8 +186,8 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
         self._check_settings()
         X, y = self._rows_and_targets(X, y, y_numeric=True)
-        X, weights, y = weighed(X, sample_weight, y)
-        y, observed = np.asarray(y, np.float64), OBSERVED[self.likelihood]
+        X, weights, y = weigh_rows(X, sample_weight, y)
+        y, observed = np.asarray(y, np.float64), OBSERVATIONS[self.likelihood]
         observed.make(observed.start).check(y)
         mean, spread = mean_and_spread(y, weights)
         self._shift, self._unit = (
@@ -196,7 +198,7 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
         start = {**self._start(features), **observed.start}
         learnt = {*self._learnt(), *observed.start}
         with enable_x64(True):
-            found = self._fitted(features, (y - self._shift) / self._unit, start, learnt, weights)
+            found = self._fit_rows(features, (y - self._shift) / self._unit, start, learnt, weights)
             self.fit_ = found.fit
             self.hyperparameters_ = predictor_fits.learnt_values(found.fit)
             self._describe(features.shape[1])
@@ -214,8 +216,8 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
     def _moments(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of y at features."""
         with enable_x64(True):
-            predicted = predictor_fits.predicted(self.fit_, features)
-        moments = OBSERVED[self.likelihood].moments(*predicted, self.hyperparameters_)
+            predicted = predictor_fits.predict_moments(self.fit_, features)
+        moments = OBSERVATIONS[self.likelihood].moments(*predicted, self.hyperparameters_)
         return self._shift + self._unit * moments[0], self._unit * np.sqrt(moments[1])
 
     def _to_converge(self) -> str:

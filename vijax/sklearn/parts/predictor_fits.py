@@ -26,8 +26,8 @@ from vijax.inference.likelihood import Likelihood, bernoulli_logit
 from vijax.inference.sites import FeatureForm, Prior
 from vijax.models.regressions.kernels import kernel_named
 from vijax.models.regressions.predictors import Predictors, predictors
-from vijax.sklearn.parts.base import by_row, size_with_padding
-from vijax.sklearn.parts.rows import Fitted, fit_rows
+from vijax.sklearn.parts.base import apply_by_row, size_with_padding
+from vijax.sklearn.parts.rows import RowFit, fit_rows
 from vijax.xla.by_value import cache_by_value
 
 JITTER = 1e-6
@@ -35,7 +35,7 @@ JITTER = 1e-6
 
 
 # --- observations ---------------------------------------------------------------------------------
-class Observed(NamedTuple):
+class ObservationKind(NamedTuple):
     """One kind of observation."""
 
     make: Callable[[Mapping[str, Any]], Likelihood]  # hyperparameters -> p(y | z)
@@ -47,11 +47,11 @@ class Observed(NamedTuple):
     is_real: bool  # y may be any number, and is measured in units of its spread
 
 
-def _of_normal(extra: Callable[[Mapping[str, float]], float]) -> Any:
+def _normal_moments(extra: Callable[[Mapping[str, float]], float]) -> Any:
     return lambda m, v, hyper: (m, v + extra(hyper))
 
 
-def _of_rate(extra: Callable[[np.ndarray, Mapping[str, float]], np.ndarray]) -> Any:
+def _rate_moments(extra: Callable[[np.ndarray, Mapping[str, float]], np.ndarray]) -> Any:
     """Moments for a mean e^z: E[e^z], its variance, and `extra`, E[variance of y given z] as a
     function of E[e^2z]."""
 
@@ -65,35 +65,35 @@ def _of_rate(extra: Callable[[np.ndarray, Mapping[str, float]], np.ndarray]) -> 
 
 
 Observation = Literal["gaussian", "student_t", "poisson", "negative_binomial", "gamma"]
-OBSERVED: dict[str, Observed] = {
-    "gaussian": Observed(
+OBSERVATIONS: dict[str, ObservationKind] = {
+    "gaussian": ObservationKind(
         lambda h: likelihoods.gaussian(h["noise"]),
         {"noise": 0.1},
-        _of_normal(lambda h: h["noise"]),
+        _normal_moments(lambda h: h["noise"]),
         True,
     ),
-    "student_t": Observed(
+    "student_t": ObservationKind(
         lambda h: likelihoods.student_t(4.0, h["noise"]),
         {"noise": 0.3},
-        _of_normal(lambda h: 2.0 * h["noise"] ** 2),  # nu / (nu - 2) at nu = 4
+        _normal_moments(lambda h: 2.0 * h["noise"] ** 2),  # nu / (nu - 2) at nu = 4
         True,
     ),
-    "poisson": Observed(
+    "poisson": ObservationKind(
         lambda h: likelihoods.poisson_log(),
         {},
-        _of_rate(lambda m, s, h: m),  # type: ignore[arg-type, misc]
+        _rate_moments(lambda m, s, h: m),  # type: ignore[arg-type, misc]
         False,
     ),
-    "negative_binomial": Observed(
+    "negative_binomial": ObservationKind(
         lambda h: likelihoods.negative_binomial(h["dispersion"]),
         {"dispersion": 5.0},
-        _of_rate(lambda m, s, h: m + s / h["dispersion"]),  # type: ignore[arg-type, misc]
+        _rate_moments(lambda m, s, h: m + s / h["dispersion"]),  # type: ignore[arg-type, misc]
         False,
     ),
-    "gamma": Observed(
+    "gamma": ObservationKind(
         lambda h: likelihoods.gamma_log(h["shape"]),
         {"shape": 2.0},
-        _of_rate(lambda m, s, h: s / h["shape"]),  # type: ignore[arg-type, misc]
+        _rate_moments(lambda m, s, h: s / h["shape"]),  # type: ignore[arg-type, misc]
         False,
     ),
 }
@@ -108,7 +108,7 @@ class Inputs(NamedTuple):
     real: np.ndarray  # 1 for a row, 0 for padding
 
     @classmethod
-    def of(cls, x: np.ndarray) -> Inputs:
+    def from_rows(cls, x: np.ndarray) -> Inputs:
         """Inputs padded with zeros."""
         size = size_with_padding(len(x))
         return cls(
@@ -118,7 +118,7 @@ class Inputs(NamedTuple):
 
 @cache_by_value
 def linear_model(num_sites: int, dim: int, observed: str) -> Predictors:
-    """z = X w, w ~ N(0, prior_scale^2 I), of `OBSERVED` or "bernoulli"."""
+    """z = X w, w ~ N(0, prior_scale^2 I), of `OBSERVATIONS` or "bernoulli"."""
     scaled = lambda hyper, x: jnp.asarray(hyper["prior_scale"]) * jnp.asarray(x)
     return _model(
         num_sites,
@@ -132,7 +132,7 @@ def linear_model(num_sites: int, dim: int, observed: str) -> Predictors:
 
 @cache_by_value
 def process(num_sites: int, dim: int, observed: str, kernel: Any, lengths: int) -> Predictors:
-    """z ~ GP(0, kernel), of `OBSERVED` or "bernoulli"; one length for all columns, or one for
+    """z ~ GP(0, kernel), of `OBSERVATIONS` or "bernoulli"; one length for all columns, or one for
     each."""
     kernel_of: Any = kernel_named(kernel) if isinstance(kernel, str) else lambda hyper: kernel
     hyper = (
@@ -162,11 +162,11 @@ def process(num_sites: int, dim: int, observed: str, kernel: Any, lengths: int) 
 def _model(
     num_sites: int, dim: int, observed: str, hyper: dict, prior: Any, new: Any, own_of: Any = None
 ) -> Predictors:
-    own = {} if observed == "bernoulli" else OBSERVED[observed].start
+    own = {} if observed == "bernoulli" else OBSERVATIONS[observed].start
     inputs = Inputs(np.zeros((num_sites, dim)), np.zeros(num_sites))
 
     def likelihood(hyper: Hyper, stats: Any) -> Likelihood:
-        return bernoulli_logit() if observed == "bernoulli" else OBSERVED[observed].make(hyper)
+        return bernoulli_logit() if observed == "bernoulli" else OBSERVATIONS[observed].make(hyper)
 
     return predictors(
         prior,
@@ -229,14 +229,14 @@ def fit_predictors(
     tol: float,
     learning_rate: float,
     weights: np.ndarray | None = None,
-) -> Fitted:
+) -> RowFit:
     """Fits the model to rows, which count by their weights: proximal-gradient steps, and gradient
     steps in the learnt hyperparameters."""
     adam = optax.GradientTransformation(_Init(learning_rate), _Update(learning_rate))
     more: Any = {"learn": learn(*learnt, optimizer=adam)} if learnt else {}
     data = {"site": np.arange(len(y), dtype=np.int32), "y": np.asarray(y, np.float64)}
     hyper = {name: np.asarray(value, np.float64) for name, value in start.items()} | {
-        "inputs": Inputs.of(x)
+        "inputs": Inputs.from_rows(x)
     }
     return fit_rows(
         pg_svi(model, **more),
@@ -255,23 +255,25 @@ def learnt_values(fit: Fit) -> dict[str, Any]:
     return {name: np.array(x) for name, x in fit.state.hyper.items() if name != "inputs"}
 
 
-def predicted(fit: Fit, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def predict_moments(fit: Fit, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of the predictors of new inputs."""
-    both = by_row(lambda x: jnp.stack(_predict(fit, x), 1), x)
+    both = apply_by_row(lambda x: jnp.stack(_predict(fit, x), 1), x)
     return both[:, 0], both[:, 1]
 
 
-def probability_of_one(fit: Fit, x: np.ndarray) -> np.ndarray:
+def positive_probability(fit: Fit, x: np.ndarray) -> np.ndarray:
     """p(y = +1) of new inputs."""
     model: Any = fit.alg.spec.model
-    return by_row(lambda x: model.predictive(fit.posterior, x, np.ones(len(x)), fit.state.hyper), x)
+    return apply_by_row(
+        lambda x: model.predictive(fit.posterior, x, np.ones(len(x)), fit.state.hyper), x
+    )
 
 
 def log_densities(fit: Fit, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """log p(y) of new observations."""
     model: Any = fit.alg.spec.model
     density = lambda data: model.predictive(fit.posterior, data[0], data[1], fit.state.hyper)
-    return np.log(np.maximum(by_row(density, (x, y)), 1e-300))
+    return np.log(np.maximum(apply_by_row(density, (x, y)), 1e-300))
 
 
 def _predict(fit: Fit, x: np.ndarray) -> tuple[Array, Array]:

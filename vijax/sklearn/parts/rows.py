@@ -25,15 +25,15 @@ from vijax.inference.compose import Algorithm
 from vijax.inference.step_size import robbins_monro
 from vijax.models.emission import Emission
 from vijax.models.formulas.weighted import mean_and_spread
-from vijax.sklearn.parts.base import LEAST, as_dense, estimator, key_of, size_with_padding
-from vijax.sklearn.parts.inputs import require_plain, validated
+from vijax.sklearn.parts.base import LEAST, as_dense, estimator, size_with_padding, to_key
+from vijax.sklearn.parts.inputs import check_input, require_plain
 from vijax.xla.by_value import cache_by_value
 
 STEPS = 10
 """Steps between two looks at the bound."""
 
 
-class Fitted(NamedTuple):
+class RowFit(NamedTuple):
     """A fit, and its end."""
 
     fit: Fit  # the fit of the best start
@@ -59,7 +59,7 @@ class WeightedLoader(ArrayLoader):
             yield batch._replace(num_groups=total, weights=weights)
 
 
-def weighed(X: np.ndarray, sample_weight: Any, *more: np.ndarray) -> tuple[np.ndarray, ...]:
+def weigh_rows(X: np.ndarray, sample_weight: Any, *more: np.ndarray) -> tuple[np.ndarray, ...]:
     """The rows of positive weight, their weights (ones for None), and the same rows of further
     arrays. Raises ValueError: weights of another number than rows, negative, not finite, or all
     zero."""
@@ -82,7 +82,7 @@ def fit_rows(
     least: int = LEAST,
     by_gradient: bool = False,
     weights: np.ndarray | None = None,
-) -> Fitted:
+) -> RowFit:
     """Runs full-data steps until the bound per row changes by less than `tol` from one to the next,
     or `max_iter` steps. With padding there are at least `least` rows. Rows count by their
     `weights`; None counts each once. Where something moves `by_gradient`, at a rate in each step,
@@ -97,9 +97,9 @@ def fit_rows(
         if is_even
         else WeightedLoader(data, size, 0, sample_weight=np.asarray(weights))
     )
-    settled = _Settled(
+    settled = _Convergence(
         tol * (rows if weights is None else float(weights.sum())),
-        _within if by_gradient else _any_step,
+        _stays_close if by_gradient else _any_step,
     )
     done = 0 if state is None else int(state.step)
     given = {"hyper": hyper} if state is None else {"state": state}
@@ -117,11 +117,11 @@ def fit_rows(
             steps_per_chunk=STEPS,
             **given,  # type: ignore[arg-type]
         )
-    return Fitted(found, settled.yes, int(found.state.step) - done, found.trace["elbo"])
+    return RowFit(found, settled.yes, int(found.state.step) - done, found.trace["elbo"])
 
 
 @estimator
-class InParts:
+class PartialFitMixin:
     """Settings of estimators that can be fitted to one minibatch after the other."""
 
     _: dataclasses.KW_ONLY
@@ -163,10 +163,10 @@ class InParts:
         done = 0 if is_first else int(own.fit_.state.step)
         given: dict[str, Any] = {"hyper": hyper()} if is_first else {"state": own.fit_.state}
         own.n_batch_iter_ = done + 1
-        return fit(alg, loader, key=key_of(own.random_state), num_steps=done + 1, **given)
+        return fit(alg, loader, key=to_key(own.random_state), num_steps=done + 1, **given)
 
 
-class _Settled:
+class _Convergence:
     """A callback: true where the bounds of every start since the last look have converged, by a
     rule."""
 
@@ -188,14 +188,14 @@ def _any_step(bounds: np.ndarray, tol: float) -> bool:
     return bool(np.any(np.all(np.abs(np.diff(bounds, axis=0)) < tol, axis=1)))
 
 
-def _within(bounds: np.ndarray, tol: float) -> bool:
+def _stays_close(bounds: np.ndarray, tol: float) -> bool:
     """True where each start of (steps, starts) stayed within `tol`. Where Adam turns, or on a slope
     between two stretches, some steps change little with much left to gain."""
     return bool(np.all(np.ptp(bounds, axis=0) < tol))
 
 
 @cache_by_value
-def weights_allowed(emission: Emission) -> Emission:
+def allow_weights(emission: Emission) -> Emission:
     """The emission with its check of whole numbers removed: the estimator has checked the data."""
     return dataclasses.replace(emission, check=_anything)
 
@@ -209,11 +209,11 @@ def check_counts(estimator: Any, X: Any) -> None:
     check_non_negative(X, f"{type(estimator).__name__}")
 
 
-class OfCounts:
+class CountsMixin:
     """A mixin for estimators of counts, dense or sparse (made dense)."""
 
-    def _checked(self, X: Any, reset: bool) -> np.ndarray:
-        X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
+    def _check_rows(self, X: Any, reset: bool) -> np.ndarray:
+        X = check_input(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
         X = np.asarray(as_dense(X), np.float64)
         check_counts(self, X)
         return X

@@ -16,10 +16,10 @@ from vijax.data.reading.checks import listed
 from vijax.data.schema.typed_columns import typed_table
 from vijax.extras import require_extra
 from vijax.models.formulas.formula import named_columns
-from vijax.sklearn.parts.inputs import compare_numbered, validated
+from vijax.sklearn.parts.inputs import check_input, compare_labels
 
 
-def frame_of(table: Any) -> Any:
+def to_frame(table: Any) -> Any:
     """A table of pandas: its own, or one of polars, pyarrow or a dict."""
     pandas = require_extra("pandas", "sklearn")
     if isinstance(table, pandas.DataFrame):
@@ -27,12 +27,12 @@ def frame_of(table: Any) -> Any:
     return table.to_pandas() if hasattr(table, "to_pandas") else pandas.DataFrame(dict(table))
 
 
-def table_of(estimator: Any, X: Any, reset: bool, response: str = "") -> Any:
+def to_table(estimator: Any, X: Any, reset: bool, response: str = "") -> Any:
     """X as a table of pandas, checked by scikit-learn. Columns are those that `fit` saw, whatever
     others there are and in any order; those without names are x0, x1, ... Where `fit` learns them
     (`reset`) the response is left out."""
     if hasattr(X, "columns"):
-        frame = frame_of(X)
+        frame = to_frame(X)
         require(len(frame) > 0, "X", "a row or more", "an empty table")
         known = getattr(estimator, "feature_names_in_", None)
         if reset:
@@ -54,22 +54,22 @@ def table_of(estimator: Any, X: Any, reset: bool, response: str = "") -> Any:
         validate_data(
             estimator, frame, skip_check_array=True, reset=reset
         )  # for the names of columns alone
-        compare_numbered(estimator, frame, reset)
+        compare_labels(estimator, frame, reset)
     else:
-        numbers = validated(estimator, X, dtype=[np.float64, np.float32], reset=reset).astype(
+        numbers = check_input(estimator, X, dtype=[np.float64, np.float32], reset=reset).astype(
             np.float64
         )
-        frame = frame_of(dict(enumerate(numbers.T)))
+        frame = to_frame(dict(enumerate(numbers.T)))
     if reset:
         names = list(getattr(estimator, "feature_names_in_", ()))
         estimator._columns = names or [f"x{i}" for i in range(frame.shape[1])]
     return frame.set_axis(estimator._columns, axis=1)
 
 
-def response_of(formula: str | None) -> str:
+def response_name(formula: str | None) -> str:
     """The name to the left of ~, "" where there is none. Raises ValueError: an expression, or no ~.
 
-    >>> response_of("a ~ x"), response_of("`a b` ~ x"), response_of("~ x"), response_of(None)
+    >>> response_name("a ~ x"), response_name("`a b` ~ x"), response_name("~ x"), response_name(None)
     ('a', 'a b', '', '')
     """
     if formula is None:
@@ -102,13 +102,13 @@ def _right_of_tilde(formula: str) -> str:
     return formula[tilde.end :].strip()
 
 
-def whole_formula(
+def complete_formula(
     formula: str | None, groups: str | Sequence[str] | None, frame: Any
 ) -> tuple[str, str]:
     """The formula with a response, and the name of that: "y" with as many "_" as it takes to be no
     column. Without a formula all columns are terms, but for those of groups, which have
     intercepts."""
-    name = response_of(formula) or "y"
+    name = response_name(formula) or "y"
     while name in frame:
         name += "_"
     if formula is not None:
