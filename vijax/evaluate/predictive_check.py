@@ -18,14 +18,14 @@ from vijax.xla.frozen import snapshot
 
 
 class PredictiveCheck(NamedTuple):
-    """A statistic of the data beside its posterior predictive distribution.
+    """A statistic of the data and its posterior predictive distribution.
 
     Attributes:
-      observed: statistic of the data, (*shape); if it reads the globals, at each draw of these,
-          (draws, *shape).
+      observed: statistic of the data, (*shape); if it reads the globals, the statistic at each draw
+          of the globals, (draws, *shape).
       replicated: statistic of replicated data, (draws, *shape).
-      p_value: share of the draws whose statistic is at least the observed one, (*shape). Near 0 or
-        1 the model does not make such data.
+      p_value: share of the draws whose statistic is at least that of the data, (*shape). Near 0 or
+        1 the model does not generate data like these.
       name: name of the statistic.
     """
 
@@ -36,7 +36,7 @@ class PredictiveCheck(NamedTuple):
 
     @property
     def reads_globals(self) -> bool:
-        """True where the statistic reads the globals."""
+        """True if the statistic reads the globals."""
         return self.observed.ndim == self.replicated.ndim
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
@@ -46,7 +46,7 @@ class PredictiveCheck(NamedTuple):
         return low, high
 
     def plot(self) -> Any:
-        """A picture, see `vijax.plots.predictive_check`."""
+        """A picture; see `vijax.plots.predictive_check`."""
         from vijax.evaluate.plots import predictive_check
 
         return predictive_check(self)
@@ -55,7 +55,7 @@ class PredictiveCheck(NamedTuple):
         """The picture that a notebook shows."""
         try:
             figure = self.plot()
-        except ImportError:  # without Matplotlib the numbers are shown
+        except ImportError:  # without Matplotlib a notebook shows the numbers
             return None
         picture = io.BytesIO()
         figure.savefig(picture, format="png")
@@ -64,16 +64,14 @@ class PredictiveCheck(NamedTuple):
     def __str__(self) -> str:
         if np.ndim(self.p_value):
             extreme = int(np.sum((self.p_value < 0.025) | (self.p_value > 0.975)))
-            return (
-                f"{self.name}: {extreme} of {self.p_value.size} entries with a p-value below 0.025 "
-                "or above 0.975"
-            )
+            entries = f"{self.name}: {extreme} of {self.p_value.size} entries"
+            return f"{entries} with a p-value below 0.025 or above 0.975"
         low, high = self.interval()
-        observed = f"{np.mean(self.observed):.4g}" + (" on average" if self.reads_globals else "")
-        return (
-            f"{self.name}: {observed}; replicated {low:.4g} to {high:.4g} (95 %); p-value "
-            f"{float(self.p_value):.3f}"
-        )
+        observed = f"{np.mean(self.observed):.4g}"
+        if self.reads_globals:
+            observed += " on average"
+        replicated = f"replicated {low:.4g} to {high:.4g} (95 %)"
+        return f"{self.name}: {observed}; {replicated}; p-value {float(self.p_value):.3f}"
 
 
 def predictive_check(
@@ -86,31 +84,31 @@ def predictive_check(
     groups: Literal["new", "same"] = "same",
     name: str = "",
 ) -> PredictiveCheck:
-    """Compares a statistic of the data with those of data that the fit makes (Gelman, Meng and
-    Stern 1996; Gabry et al. 2019).
+    """Compares a statistic of the data with the statistic of data that the fit generates (Gelman,
+    Meng and Stern 1996; Gabry et al. 2019).
 
     Args:
       fit: fit of any model that draws data (`Fit.predictive`).
-      statistic: a function made of functions of jax.numpy: `statistic(y)` of one data set in the
-        form of `Fit.predictive`, a number or an array of them; or `statistic(y, values)`, which
-        also reads the globals by name, such as a sum of squared residuals (a discrepancy). Entries
-        that are missing in the data, and padding, are NaN in both: use jnp.nanmean and its like.
+      statistic: a function that uses jax.numpy and returns a number or an array of numbers:
+        `statistic(y)` of one data set in the form of `Fit.predictive`; or `statistic(y, values)`,
+        which also reads the globals by name, such as a sum of squared residuals (a discrepancy).
+        Missing entries of the data, and padding, are NaN in both: use functions like jnp.nanmean.
       data: as `vijax.fit` takes them; for Gaussian processes and GLMs `model.data`, or a pair
           (inputs, y).
       key: random key of the draws.
       num_draws: number of data sets. A p-value has a standard error of sqrt(p (1 - p) / num_draws).
-      groups: "same", the groups of the data once more, at their own locals; or "new", groups like
-        them, which also checks the population.
-      name: name of the statistic in texts and pictures; the function's name if empty.
+      groups: "same", new data of the groups of the data, with their locals; or "new", new groups,
+        which also checks the population.
+      name: name of the statistic in texts and pictures; if empty, the name of the function.
 
     Returns:
       A `PredictiveCheck`: `print(check)`, `check.p_value`, `check.plot()`; a notebook shows its
       picture.
 
     Raises:
-      ValueError: see `Fit.predictive`; a statistic that is not finite.
+      ValueError: as for `Fit.predictive`, or a statistic that is not finite.
 
-    A Poisson model of counts that vary more than it can:
+    A Poisson model of counts that vary more than Poisson counts:
 
     >>> import vijax as vi
     >>> y = np.random.default_rng(0).negative_binomial(1, 0.2, size=(200, 1)).astype(float)
@@ -124,33 +122,32 @@ def predictive_check(
 
     require(callable(statistic), "statistic", "a function of the data", type(statistic).__name__)
     data = in_order_of(fit.columns, data)
-    seen = observed_data(fit, data)
-    reads = num_arguments(statistic) > 1
-    pairs = draw_data(
-        fit, key, num_draws, data, groups, _Compared(snapshot(statistic), reads), seen
-    )
-    replicated, here = jax.tree.map(np.asarray, pairs)
-    found = here if reads else here[0]
-    for what, numbers in (("the data", found), ("replicated data", replicated)):
-        remedy = "Missing entries and padding are NaN: use jnp.nanmean, jnp.nanmax and their like."
-        require(np.isfinite(numbers), "statistic", f"finite numbers of {what}", numbers, remedy)
-    p_value = np.mean(replicated >= here, axis=0)
-    return PredictiveCheck(
-        found, replicated, p_value, name or getattr(statistic, "__name__", "statistic")
-    )
+    observations = observed_data(fit, data)
+    reads_globals = num_arguments(statistic) > 1
+    read = _StatisticPair(snapshot(statistic), reads_globals)
+    pairs = draw_data(fit, key, num_draws, data, groups, read, observations)
+    replicated, observed = jax.tree.map(np.asarray, pairs)
+    p_value = np.mean(replicated >= observed, axis=0)
+    if not reads_globals:
+        observed = observed[0]
+    remedy = "Missing entries and padding are NaN: use jnp.nanmean, jnp.nanmax and their like."
+    for source, numbers in (("the data", observed), ("replicated data", replicated)):
+        require(np.isfinite(numbers), "statistic", f"finite numbers of {source}", numbers, remedy)
+    name = name or getattr(statistic, "__name__", "statistic")
+    return PredictiveCheck(observed, replicated, p_value, name)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Compared:
-    """The statistic of replicated data, without entries that the data lack, and the statistic of
-    the data."""
+class _StatisticPair:
+    """Reads a draw as two numbers: the statistic of the replicated data, without the entries that
+    the data lack, and the statistic of the data."""
 
     statistic: Callable[..., Any]
     reads_globals: bool
 
-    def __call__(self, y: PyTree, values: Any, seen: PyTree) -> tuple[Array, Array]:
-        masked = jax.tree.map(lambda new, old: jnp.where(jnp.isnan(old), old, new), y, seen)
-        more = (values,) if self.reads_globals else ()
-        return jnp.asarray(self.statistic(masked, *more), float), jnp.asarray(
-            self.statistic(seen, *more), float
-        )
+    def __call__(self, y: PyTree, values: Any, observations: PyTree) -> tuple[Array, Array]:
+        keep_missing = lambda new, old: jnp.where(jnp.isnan(old), old, new)
+        y = jax.tree.map(keep_missing, y, observations)
+        arguments = (values,) if self.reads_globals else ()
+        replicated = jnp.asarray(self.statistic(y, *arguments), float)
+        return replicated, jnp.asarray(self.statistic(observations, *arguments), float)

@@ -1,4 +1,4 @@
-"""Predictions of a fitted model: draws, inferred locals, values at given globals.
+"""Predictions of a fitted model: draws, locals, and values at given globals.
 
-They ask a model's own functions (`Model.queries`) and draw from q. Whether they are good is judged
-in `evaluate`."""
+They draw from q and call the functions of the model (`Model.queries`). The room `evaluate` judges
+predictions."""

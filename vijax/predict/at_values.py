@@ -1,5 +1,5 @@
-"""A model at given values of its globals, before, after or without any fit: log likelihood, locals,
-log prior."""
+"""A model at given values of its globals, with or without a fit: log likelihood, locals, log
+prior."""
 
 from __future__ import annotations
 
@@ -36,67 +36,68 @@ class At:
     estep: Any
 
     def log_likelihood(self, data: Any, *, key: PRNGKeyArray) -> Float[Array, ""]:
-        """log p(data | parameters), the locals summed or integrated out, in nats: exact where the
-        E-step is (no two locals of a group depend on each other), else a lower bound; under an
-        E-step that draws an estimate of one. Differentiable in the parameters and the
-        hyperparameters.
+        """log p(data | parameters) in nats, with the locals summed or integrated out. It is exact
+        if the E-step is exact (no two locals of a group depend on each other), else a lower bound,
+        or an estimate of a lower bound if the E-step draws. Differentiable in the parameters and
+        the hyperparameters.
 
         Args:
-          data: as `vijax.fit` takes it: arrays with one leading axis of groups, a `Minibatch`, or
+          data: as for `vijax.fit`: arrays with one leading axis of groups, a `Minibatch`, or
               documents.
-          key: random key of the E-step's draws, where it samples.
+          key: random key of an E-step that draws.
         """
-        return self._said(self._batch(data)[0], key).total
+        return self._local_elbo(self._batch(data)[0], key).total
 
     def per_group(self, data: Any, *, key: PRNGKeyArray) -> Float[Array, " groups"]:
-        """The log likelihood of each group, in the order of the data; constants, which are not
-        differentiated."""
+        """The log likelihood of each group, in the order of the data. Not differentiable."""
         batch, order = self._batch(data)
-        bounds = self._said(batch, key).per_group
+        bounds = self._local_elbo(batch, key).per_group
         if order is None:
             return bounds
         from vijax.data import in_order
 
-        return jnp.asarray(in_order(np.concatenate([np.asarray(bound) for bound in bounds]), order))
+        values = np.concatenate([np.asarray(bound) for bound in bounds])
+        return jnp.asarray(in_order(values, order))
 
     def locals(self, data: Any, *, key: PRNGKeyArray) -> PyTree:
-        """The locals. A model made by `energy_model` gives the posterior of each by name, one for
-        each group (the mean-field factors, where locals are coupled)."""
-        return self._said(self._batch(data)[0], key).local
+        """The locals. For a model from `energy_model`, the posteriors of the locals by name, with a
+        leading axis of groups; mean-field factors if locals are coupled."""
+        return self._local_elbo(self._batch(data)[0], key).local
 
     def log_prior(self) -> Float[Array, ""]:
-        """log p(parameters), in nats, with the terms that couple the globals of a hierarchy.
-        Differentiable too."""
+        """log p(parameters) in nats, with the terms that couple the globals of a hierarchy.
+        Differentiable in the parameters and the hyperparameters."""
         prior = self.model.prior(self.hyper)
+        log_prior = prior.log_prob(self.parameters)
         coupling = self.model.global_elbo
-        own = prior.log_prob(self.parameters)
-        return own if coupling is None else own + coupling(self.hyper, prior.stats(self.parameters))
+        if coupling is None:
+            return log_prior
+        return log_prior + coupling(self.hyper, prior.stats(self.parameters))
 
-    def _said(self, batch: Minibatch, key: PRNGKeyArray) -> LocalElbo:
-        def bind(of: weakref.ref[Model]) -> Callable[..., LocalElbo]:
-            def said(estep, hyper, parameters, batch, key):
-                model = of()
-                return model.local_elbo(
-                    hyper, model.prior(hyper).stats(parameters), batch, key, estep
-                )
+    def _local_elbo(self, batch: Minibatch, key: PRNGKeyArray) -> LocalElbo:
+        def bind(model_ref: weakref.ref[Model]) -> Callable[..., LocalElbo]:
+            def local_elbo(estep, hyper, parameters, batch, key):
+                model = model_ref()
+                stats = model.prior(hyper).stats(parameters)
+                return model.local_elbo(hyper, stats, batch, key, estep)
 
-            return step_jit(said, static_argnums=(0,))
+            return step_jit(local_elbo, static_argnums=(0,))
 
-        return cached_program(self.model, "at", bind)(
-            self.estep, self.hyper, dict(self.parameters), batch, key
-        )
+        program = cached_program(self.model, "at", bind)
+        return program(self.estep, self.hyper, dict(self.parameters), batch, key)
 
     def _batch(self, data: Any) -> tuple[Minibatch, Any]:
-        """Data as one batch, and the rows of documents, which are sorted by length."""
+        """Data as one batch, and the rows of documents, because these are sorted by length; None
+        for other data."""
         if isinstance(data, Minibatch):
             return data._replace(data=cast_data(self.model, data.data), num_groups=None), None
-        batched = isinstance(data, tuple) and all(isinstance(x, Documents) for x in data)
-        if self.model.form.documents is not None and not batched:
+        are_batches = isinstance(data, tuple) and all(isinstance(x, Documents) for x in data)
+        if self.model.form.documents is not None and not are_batches:
             from vijax.data import full_batch, read
 
             batch, rows = full_batch(read(data))
             return batch._replace(num_groups=None), rows
-        if self.model.form.check is not None and not _traced(data):
+        if self.model.form.check is not None and not _is_traced(data):
             self.model.form.check(data)
         return Minibatch(cast_data(self.model, data), None), None
 
@@ -107,29 +108,29 @@ def at(
     hyper: Mapping[str, Any] | None = None,
     estep: Any = None,
 ) -> At:
-    """A model at given values of its globals: its log likelihood there, of each group too, and the
-    locals.
+    """A model at given values of its globals: log likelihood in total and by group, locals, and log
+    prior.
 
-    Nothing is fitted, so that what other programs found can be judged by the model, or a likelihood
-    handed to an optimiser or sampler of one's own: it works under `jax.jit` and `jax.grad`.
+    Nothing is fitted. Use it to judge the results of other programs by the model, or to pass a
+    likelihood to another optimiser or sampler: it works under `jax.jit` and `jax.grad`.
 
     Args:
-      model: any `vijax.Model` whose globals have densities of their own: ready, an energy, or with
-        a bound of its own; not a Gaussian process or GLM, whose predictors have their prior for a
-        base measure.
+      model: any `vijax.Model` whose globals have densities: a ready model, an energy, or a model
+        with a hand-written bound. Not a Gaussian process or GLM, because the base measure of their
+        predictors is the prior.
       parameters: a value for each global by name, in the shape of its draws
-        (`model.prior(model.hyper).sample(key)` shows one), such as `fit.posterior.mean()`. Values
-        that are tuples (a mean and a precision) may be given as tuples or mappings.
-      hyper: hyperparameters that replace the model's, such as those of a fit (`fit.state.hyper`).
-      estep: the E-step, which finds the locals; the model's own by default.
+        (`model.prior(model.hyper).sample(key)` shows one), such as `fit.posterior.mean()`. A value
+        of several parts, such as a mean and a precision, is a tuple or a mapping.
+      hyper: hyperparameters that replace those of the model, such as `fit.state.hyper`.
+      estep: the E-step, which computes the locals; None: that of the model.
 
     Returns:
       `At`: `.log_likelihood(data, key=key)`, `.per_group(...)`, `.locals(...)`, `.log_prior()`.
 
     Raises:
-      ValueError: a name that is missing or unknown, a value of another shape, not finite or outside
-          of the support.
-      TypeError: `model` is no `vijax.Model`.
+      ValueError: a name that is missing or unknown, or a value that has another shape, is not
+          finite or is outside of the support.
+      TypeError: `model` is not a `vijax.Model`.
 
     >>> import jax, jax.numpy as jnp, vijax as vi
     >>> model = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
@@ -143,33 +144,25 @@ def at(
     """
     if not isinstance(model, Model):
         raise TypeError(f"model: expected a vijax.Model, got {type(model).__name__}.")
-    remedy = (
-        "Of a GP or GLM, one observation: model.likelihood(hyper, statistics of "
-        "others).log_prob(y, z)."
-    )
-    require(
-        model.by_entry is None,
-        "model",
-        "a model whose globals have densities of their own",
-        "sites",
-        remedy,
-    )
+    call = "model.likelihood(hyper, statistics of others).log_prob(y, z)"
+    remedy = f"Of a GP or GLM, one observation: {call}."
+    expected = "a model whose globals have densities of their own"
+    require(model.by_entry is None, "model", expected, "sites", remedy)
     settings = {**model.hyper, **(hyper or {})}
     for name in settings:
         require(name in model.hyper, "hyper", f"names among {list(model.hyper)}", name)
     settings = tree.as_arrays(settings)
-    values = _checked(model.prior(settings), parameters)
-    return At(model, settings, values, model.estep if estep is None else estep)
+    values = _check_values(model.prior(settings), parameters)
+    if estep is None:
+        estep = model.estep
+    return At(model, settings, values, estep)
 
 
-def _checked(prior: Product, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, in the structure and precision of draws."""
-    require(
-        isinstance(parameters, Mapping),
-        "parameters",
-        "a mapping of named values",
-        type(parameters).__name__,
-    )
+def _check_values(prior: Product, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The values in the structure and precision of draws; ValueError naming what does not fit."""
+    is_mapping = isinstance(parameters, Mapping)
+    kind = type(parameters).__name__
+    require(is_mapping, "parameters", "a mapping of named values", kind)
     for name in parameters:
         require(name in prior, "parameters", "names of globals", unknown_name(name, prior))
     missing = [name for name in prior if name not in parameters]
@@ -181,54 +174,50 @@ def _checked(prior: Product, parameters: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _value(argument: str, q: Family, shapes: Any, given: Any) -> Any:
-    """One value: of the shapes of a draw, finite, and one at which the family has a density."""
+def _value(argument: str, q: Family, shapes: Any, value: Any) -> Any:
+    """One value, in the structure of a draw; ValueError unless it has the shapes of a draw, is
+    finite and in the support of the family."""
     fields = getattr(shapes, "_fields", None)
-    if fields is not None:
-        named = isinstance(given, Mapping)
-        fits = (
-            set(given) == set(fields)
-            if named
-            else isinstance(given, tuple) and len(given) == len(fields)
-        )
-        got = list(given) if named else f"a {type(given).__name__}"
-        require(fits, argument, f"a tuple or mapping of {list(fields)}", got)
-        given = [given[f] for f in fields] if named else given
-        parts = zip(fields, shapes, given, strict=True)
-        value: Any = type(shapes)(
-            *(_array(f"{argument}.{f}", shape, x, q.discrete) for f, shape, x in parts)
-        )
+    if fields is None:
+        value = _array(argument, shapes, value, q.discrete)
     else:
-        value = _array(argument, shapes, given, q.discrete)
-    if not _traced((q, value)):
-        density = np.asarray(_within_edges(q).log_prob(value))
+        parts = zip(fields, shapes, _parts(argument, fields, value), strict=True)
+        arrays = [_array(f"{argument}.{name}", shape, x, q.discrete) for name, shape, x in parts]
+        value = type(shapes)(*arrays)
+    if not _is_traced((q, value)):
+        density = np.asarray(_flat_member(q).log_prob(value))
         support = SUPPORTS.get(type(q).__name__, f"that of a {type(q).__name__}")
-        shown = (
-            value
-            if fields is None
-            else str({f: np.asarray(x).tolist() for f, x in value._asdict().items()})
-        )
-        require(
-            density > -np.inf, argument, f"values in its support, {support}", shown
-        )  # NaN is not
+        text = value
+        if fields is not None:
+            text = str({name: np.asarray(x).tolist() for name, x in value._asdict().items()})
+        # The comparison is false for NaN.
+        require(density > -np.inf, argument, f"values in its support, {support}", text)
     return value
 
 
-def _array(argument: str, shape: Any, given: Any, discrete: bool) -> Array:
-    value = jnp.asarray(given) if discrete else as_floats(given, argument=argument)[0]
-    require(value.shape == shape.shape, argument, f"shape {shape.shape}", f"shape {value.shape}")
-    require(
-        True if isinstance(value, jax.core.Tracer) else jnp.isfinite(value),
-        argument,
-        "finite numbers",
-        value,
-    )
-    return value
+def _parts(argument: str, fields: tuple[str, ...], value: Any) -> list[Any]:
+    """The parts of a value, from a tuple or a mapping, in the order of the fields."""
+    expected = f"a tuple or mapping of {list(fields)}"
+    if isinstance(value, Mapping):
+        require(set(value) == set(fields), argument, expected, list(value))
+        return [value[name] for name in fields]
+    fits = isinstance(value, tuple) and len(value) == len(fields)
+    require(fits, argument, expected, f"a {type(value).__name__}")
+    return list(value)
 
 
-def _within_edges(q: Family) -> Family:
-    """A member of the family whose density is positive at the edges of its support: a maximum of
-    the likelihood may lie there, a probability of zero."""
+def _array(argument: str, shape: Any, value: Any, discrete: bool) -> Array:
+    """One array of this shape; ValueError unless it has the shape and is finite."""
+    array = jnp.asarray(value) if discrete else as_floats(value, argument=argument)[0]
+    require(array.shape == shape.shape, argument, f"shape {shape.shape}", f"shape {array.shape}")
+    if not isinstance(array, jax.core.Tracer):
+        require(jnp.isfinite(array), argument, "finite numbers", array)
+    return array
+
+
+def _flat_member(q: Family) -> Family:
+    """A member of the family whose density is positive at the edges of its support too, because a
+    maximum of the likelihood may be at an edge, such as a probability of zero."""
     if isinstance(q, Dirichlet):
         return Dirichlet(jnp.ones_like(q.concentration))
     if isinstance(q, Beta):
@@ -236,5 +225,5 @@ def _within_edges(q: Family) -> Family:
     return q
 
 
-def _traced(data: Any) -> bool:
+def _is_traced(data: Any) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(data))

@@ -1,5 +1,4 @@
-"""Draws from what was fitted: of globals, of locals, and of data (the posterior predictive
-distribution)."""
+"""Draws from a fit: of globals, of locals, and of data (the posterior predictive distribution)."""
 
 from __future__ import annotations
 
@@ -28,31 +27,31 @@ from vijax.xla.precision import enable_x64
 
 Groups = Literal["new", "same"]
 Read = Callable[[PyTree, dict[str, Any], Any], Any]
-"""(data, values of the globals, a further argument) -> the part of a draw that is kept; equal ones
-are compiled once."""
+"""(data, values of the globals, a further argument) -> the part of a draw that is returned; equal
+functions are compiled once."""
 AT_ONCE = 1 << 20
-"""Numbers of the draws that are made at once."""
+"""Numbers in the draws that are made at once."""
 
 
-def whole(data: PyTree, values: dict[str, Any], given: None) -> PyTree:
-    """The data themselves."""
+def keep_data(data: PyTree, values: dict[str, Any], argument: None) -> PyTree:
+    """The `Read` that returns all data of a draw."""
     return data
 
 
 def draw_globals(
     spec: Spec, hyper: Hyper, posterior: Product, key: PRNGKeyArray, num_draws: int
 ) -> dict[str, Any]:
-    """Values of the globals by name, draws leading; of points the same value each time."""
+    """Draws of the globals by name, with the draws as first axis; points are repeated."""
     points = tuple(name for name in posterior if spec.is_point(name))
-    is_traced = isinstance(
-        key, jax.core.Tracer
-    )  # within a program of the caller's, which has one precision
+    is_traced = isinstance(key, jax.core.Tracer)  # then the program of the caller has one precision
     if getattr(getattr(spec.model.free, "derived", None), "in_float64", False) and not is_traced:
         return _draw_wide_globals(spec.model, num_draws, points, hyper, posterior, key)
-    make = lambda of: quick_jit(
-        lambda *given: _shown(of(), _values(of(), *given)), static_argnums=(0, 1)
-    )
-    return cached_program(spec.model, "draws", make)(num_draws, points, hyper, posterior, key)
+
+    def bind(model_ref: weakref.ref[Model]) -> Callable[..., Any]:
+        draw = lambda *args: _visible(model_ref(), _values(model_ref(), *args))
+        return quick_jit(draw, static_argnums=(0, 1))
+
+    return cached_program(spec.model, "draws", bind)(num_draws, points, hyper, posterior, key)
 
 
 def _draw_wide_globals(
@@ -63,27 +62,32 @@ def _draw_wide_globals(
     posterior: Product,
     key: PRNGKeyArray,
 ) -> dict[str, np.ndarray]:
-    """The same draws, whose values are computed in float64 where they are derived so: far from
-    zero, and of columns far from zero, float32 keeps too few digits of them."""
-    draw = cached_program(
-        model, "coordinates", lambda of: quick_jit(_draws_of, static_argnums=(0, 1))
-    )
-    drawn = draw(num_draws, points, posterior, key)
+    """The draws of `draw_globals`, for models whose values are derived in float64: float32 keeps
+    too few digits of values far from zero, and of values from columns far from zero."""
+    bind_draw = lambda _: quick_jit(_draw_coordinates_by_name, static_argnums=(0, 1))
+    draw = cached_program(model, "coordinates", bind_draw)
+    draws = draw(num_draws, points, posterior, key)
+
+    def bind(model_ref: weakref.ref[Model]) -> Callable[..., Any]:
+        def values(hyper: Hyper, draws: dict[str, Any]) -> dict[str, Any]:
+            free: Any = model_ref().free  # type: ignore[union-attr]
+            return free.visible(dict(free.values(hyper, draws)))
+
+        return quick_jit(values)
+
     with enable_x64(True):
-        make = lambda of: quick_jit(
-            lambda hyper, drawn: of().free.visible(dict(of().free.values(hyper, drawn)))
-        )
-        values = cached_program(model, "values in float64", make)(*map(_in_float64, (hyper, drawn)))
-        return jax.tree.map(np.asarray, values)
+        program = cached_program(model, "values in float64", bind)
+        return jax.tree.map(np.asarray, program(_as_float64(hyper), _as_float64(draws)))
 
 
-def _in_float64(values: PyTree) -> PyTree:
-    wide = lambda x: np.asarray(x, np.float64) if jnp.issubdtype(x.dtype, jnp.floating) else x
-    return jax.tree.map(wide, values)
+def _as_float64(values: PyTree) -> PyTree:
+    """The values, floats as NumPy arrays in float64."""
+    is_float = lambda x: jnp.issubdtype(x.dtype, jnp.floating)
+    return jax.tree.map(lambda x: np.asarray(x, np.float64) if is_float(x) else x, values)
 
 
 def draw_coordinates(q: Family, key: PRNGKeyArray, num_draws: int) -> Any:
-    """Draws of a guide's coordinates, (num_draws, D)."""
+    """Draws of the coordinates of a guide, (num_draws, D)."""
     return _coordinates(q, key, num_draws)
 
 
@@ -93,8 +97,8 @@ def _coordinates(q: Family, key: PRNGKeyArray, num_draws: int) -> Any:
 
 
 def draw_locals(factors: PyTree, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
-    """Values of each local by name: draws leading, then groups. Raises ValueError: they are no
-    families by name."""
+    """Draws of each local by name, (draws, groups, ...); ValueError unless the factors are families
+    by name."""
     if not isinstance(factors, dict) or not all(isinstance(q, Family) for q in factors.values()):
         raise ValueError(
             "locals_of: expected a model whose locals are families by name (vijax.energy_model, "
@@ -111,98 +115,109 @@ def draw_data(
     num_draws: int,
     like: Any,
     groups: Groups = "new",
-    read: Read = whole,
-    given: Any = None,
+    read: Read = keep_data,
+    argument: Any = None,
     ahead: int = 0,
 ) -> Any:
-    """Data drawn from a fit, draws leading, or the parts of them that `read` keeps. See
-    `Fit.predictive`, and for steps `ahead` `Fit.forecast`."""
+    """Data drawn from a fit, with the draws as first axis.
+
+    Args:
+      fit: the fit.
+      key: random key.
+      num_draws: number of draws.
+      like: data that give the sizes and inputs; see `Fit.predictive`.
+      groups: "same" for the groups of `like`, with their locals, or "new".
+      read: the part of a draw to return.
+      argument: the further argument of `read`.
+      ahead: number of steps after the sequences; see `Fit.forecast`.
+    """
     check_key(key, "It is the first argument.")
     require_integers(num_draws=num_draws)
     require(groups in ("new", "same"), "groups", '"new" or "same"', repr(groups))
     model, state = fit.alg.spec.model, fit.state
-    how: Generative = model.answer("predictive")
+    generative: Generative = model.answer("predictive")
     like = _read(fit, like)
-    layout = how.layout(like)
-    key_found, key_draws = jax.random.split(key)
-    local = (
-        _found(fit, how, like, key_found) if groups == "same" and how.locals is not None else None
-    )
+    layout = generative.layout(like)
+    key_locals, key_draws = jax.random.split(key)
+    local = None
+    if groups == "same" and generative.locals is not None:
+        local = _infer_locals(fit, generative, like, key_locals)
     points = tuple(name for name in fit.posterior if fit.alg.spec.is_point(name))
-    q, posterior = how.globals, fit.posterior
-    laws, sizes = (posterior, layout) if q is None else (q(state.hyper, posterior, layout), None)
-    arguments = (state.hyper, laws, sizes, local, given, key_draws)
-    make = lambda of: step_jit(_bind(of, read, ahead), static_argnums=(0, 1))
-    program = cached_program(model, ("predictive", read, ahead), make)
-    _check_memory(jax.eval_shape(lambda *a: program(points, 1, *a), *arguments), num_draws)
+    laws = fit.posterior
+    if generative.globals is not None:
+        laws = generative.globals(state.hyper, laws, layout)
+        layout = None
+    arguments = (state.hyper, laws, layout, local, argument, key_draws)
+    bind = lambda model_ref: step_jit(_bind(model_ref, read, ahead), static_argnums=(0, 1))
+    program = cached_program(model, ("predictive", read, ahead), bind)
+    shapes = jax.eval_shape(lambda *args: program(points, 1, *args), *arguments)
+    _check_memory(shapes, num_draws)
     return program(points, num_draws, *arguments)
 
 
 def forecast(fit: Any, key: PRNGKeyArray, num_draws: int, data: Any, num_steps: int) -> Any:
-    """Draws of the steps that follow sequences. See `Fit.forecast`."""
+    """Draws of the steps after sequences; see `Fit.forecast`."""
     require_integers(num_steps=num_steps)
     fit.alg.spec.model.answer("forecast")
-    require(
-        not is_size(data) and not is_sizes(data),
-        "data",
-        "sequences (y, mask)",
-        data,
-        "See vijax.models.pad.",
-    )
+    are_sequences = not is_size(data) and not is_sizes(data)
+    require(are_sequences, "data", "sequences (y, mask)", data, "See vijax.models.pad.")
     return draw_data(fit, key, num_draws, data, "same", ahead=num_steps)
 
 
 def observed_data(fit: Any, data: Any) -> PyTree:
-    """Data in the form of draws, to compare draws with."""
-    model = fit.alg.spec.model
-    how, data = model.answer("predictive"), _read(fit, data)
-    return how.observed(how.layout(data), data)
+    """Data in the form of draws, to compare them with draws."""
+    generative = fit.alg.spec.model.answer("predictive")
+    data = _read(fit, data)
+    return generative.observed(generative.layout(data), data)
 
 
 def _read(fit: Any, like: Any) -> Any:
     """Data as the model reads them: documents over the words of the fit; sizes and inputs of
-    predictors as they are."""
+    predictors unchanged."""
     model = fit.alg.spec.model
     are_sizes = is_size(like) or (model.answer("predictive").from_sizes and is_sizes(like))
     if are_sizes or model.by_entry is not None:
         return like
-    return cast_data(model, like) if model.form.documents is None else fit.in_words(like, "like")
+    if model.form.documents is not None:
+        return fit.in_words(like, "like")
+    return cast_data(model, like)
 
 
-def _bind(of: weakref.ref[Model], read: Read, ahead: int) -> Callable[..., Any]:
-    def draw(points, num_draws, hyper, laws, layout, local, given, key):
-        model = of()
-        how = model.answer("predictive")
+def _bind(model_ref: weakref.ref[Model], read: Read, ahead: int) -> Callable[..., Any]:
+    def draw(points, num_draws, hyper, laws, layout, local, argument, key):
+        model = model_ref()
+        generative = model.answer("predictive")
 
-        def one(key: PRNGKeyArray) -> Any:
+        def draw_once(key: PRNGKeyArray) -> Any:
             key_globals, key_locals, key_data = jax.random.split(key, 3)
-            values = jax.tree.map(
-                lambda x: x[0], _values(model, 1, points, hyper, laws, key_globals)
-            )
-            inside, where = _locals(how, hyper, values, layout, local, key_locals), layout
+            values = _values(model, 1, points, hyper, laws, key_globals)
+            values = jax.tree.map(lambda x: x[0], values)
+            locals_ = _draw_locals(generative, hyper, values, layout, local, key_locals)
+            data_layout = layout
             if ahead:
-                inside, where = how.ahead(
-                    hyper, values, inside, layout, ahead, keys.fold_in(key_locals, 1)
+                key_ahead = keys.fold_in(key_locals, 1)
+                locals_, data_layout = generative.ahead(
+                    hyper, values, locals_, layout, ahead, key_ahead
                 )
-            return read(
-                how.data(hyper, values, inside, where, key_data), _shown(model, values), given
-            )
+            data = generative.data(hyper, values, locals_, data_layout, key_data)
+            return read(data, _visible(model, values), argument)
 
-        sizes = [count_numbers(jax.eval_shape(one, key)), count_numbers(layout, local)]
-        return _map(one, jax.random.split(key, num_draws), AT_ONCE // max(*sizes, 1))
+        sizes = [count_numbers(jax.eval_shape(draw_once, key)), count_numbers(layout, local)]
+        at_once = AT_ONCE // max(*sizes, 1)
+        return _map_keys(draw_once, jax.random.split(key, num_draws), at_once)
 
     return draw
 
 
-def _map(one: Callable[[PRNGKeyArray], Any], keys: PRNGKeyArray, at_once: int) -> Any:
-    """`one` of each key, some at once; the last of them made up to as many, so that it is compiled
-    once."""
+def _map_keys(f: Callable[[PRNGKeyArray], Any], keys: PRNGKeyArray, at_once: int) -> Any:
+    """f(key) for all keys, `at_once` keys at a time. Keys are repeated to fill the last batch, so
+    that all batches have one shape."""
     num_draws = len(keys)
     if num_draws <= at_once:
-        return jax.vmap(one)(keys)
+        return jax.vmap(f)(keys)
     width = max(at_once, 1)
-    filled = keys[jnp.arange(-(-num_draws // width) * width) % num_draws]
-    return jax.tree.map(lambda x: x[:num_draws], jax.lax.map(one, filled, batch_size=width))
+    padded = keys[jnp.arange(-(-num_draws // width) * width) % num_draws]
+    return jax.tree.map(lambda x: x[:num_draws], jax.lax.map(f, padded, batch_size=width))
 
 
 def _values(
@@ -213,69 +228,74 @@ def _values(
     laws: Mapping[str, Any],
     key: PRNGKeyArray,
 ) -> dict[str, Any]:
-    """Draws of the globals, as the model's user calls them, and what is not shown."""
-    drawn = _draws_of(num_draws, points, laws, key)
-    return drawn if model.free is None else dict(model.free.values(hyper, drawn))
+    """Draws of the globals by the names of the user, and of hidden values."""
+    draws = _draw_coordinates_by_name(num_draws, points, laws, key)
+    return draws if model.free is None else dict(model.free.values(hyper, draws))
 
 
-def _draws_of(
+def _draw_coordinates_by_name(
     num_draws: int, points: tuple[str, ...], laws: Mapping[str, Any], key: PRNGKeyArray
 ) -> dict[str, Any]:
-    """Draws of the globals by name; of points the same each time."""
-    each = dict(zip(laws, jax.random.split(key, max(len(laws), 1)), strict=False))
-    repeated = lambda x: jnp.broadcast_to(x, (num_draws, *jnp.shape(x)))
-    one = lambda name, q: (
-        jax.tree.map(repeated, q.mode()) if name in points else q.sample(each[name], (num_draws,))
-    )
-    return {name: one(name, law) for name, law in laws.items()}
+    """Draws of the coordinates of the globals by name; points are repeated."""
+    law_keys = dict(zip(laws, jax.random.split(key, max(len(laws), 1)), strict=False))
+    repeat = lambda x: jnp.broadcast_to(x, (num_draws, *jnp.shape(x)))
+    draws = {}
+    for name, q in laws.items():
+        if name in points:
+            draws[name] = jax.tree.map(repeat, q.mode())
+        else:
+            draws[name] = q.sample(law_keys[name], (num_draws,))
+    return draws
 
 
-def _shown(model: Any, values: dict[str, Any]) -> dict[str, Any]:
+def _visible(model: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """The values without the hidden ones."""
     return values if model.free is None else model.free.visible(values)
 
 
-def _locals(
-    how: Generative, hyper: Hyper, values: Any, layout: PyTree, local: Any, key: PRNGKeyArray
+def _draw_locals(
+    generative: Generative,
+    hyper: Hyper,
+    values: Any,
+    layout: PyTree,
+    local: Any,
+    key: PRNGKeyArray,
 ) -> Any:
-    if local is None:
-        return {} if how.locals is None else how.locals(hyper, values, layout, key)
-    each = jax.random.split(key, len(local))
-    return {name: q.sample(k) for (name, q), k in zip(local.items(), each, strict=True)}
+    """Draws of the locals by name: from the families `local`, or from the model if None."""
+    if local is not None:
+        local_keys = jax.random.split(key, len(local))
+        pairs = zip(local.items(), local_keys, strict=True)
+        return {name: q.sample(local_key) for (name, q), local_key in pairs}
+    if generative.locals is None:
+        return {}
+    return generative.locals(hyper, values, layout, key)
 
 
-def _found(fit: Any, how: Generative, like: Any, key: PRNGKeyArray) -> Any:
-    """Families of the locals of data, by name."""
-    spec, state = fit.alg.spec, fit.state
+def _infer_locals(fit: Any, generative: Generative, like: Any, key: PRNGKeyArray) -> Any:
+    """The families of the locals of data, by name."""
+    spec, hyper = fit.alg.spec, fit.state.hyper
     if spec.model.form.documents is not None:
         from vijax.data import read
 
-        found = infer_documents(_families, spec, state.hyper, fit.posterior, read(like), key)
-        return jax.tree.map(jnp.asarray, found)
+        families = infer_documents(_families, spec, hyper, fit.posterior, read(like), key)
+        return jax.tree.map(jnp.asarray, families)
     require(not isinstance(like, int | np.integer), "like", 'data, for groups="same"', like)
-    return infer(_families, spec, state.hyper, fit.posterior, Minibatch(like, None), key)
+    return infer(_families, spec, hyper, fit.posterior, Minibatch(like, None), key)
 
 
-def _families(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> Any:
-    found = model.answer("predictive").found
-    return (
-        found(stats, said.local)
-        if model.form.documents is None
-        else [found(stats, x) for x in said.local]
-    )
+def _families(model: Model, stats: PyTree, elbo: LocalElbo, key: PRNGKeyArray) -> Any:
+    """The families of the locals; for documents a list with those of each length bucket."""
+    as_families = model.answer("predictive").found
+    if model.form.documents is None:
+        return as_families(stats, elbo.local)
+    return [as_families(stats, local) for local in elbo.local]
 
 
-def _check_memory(one: PyTree, num_draws: int) -> None:
-    """Raises ValueError before an allocation that cannot succeed."""
-    size = sum(int(np.prod(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(one)) * num_draws
-    there = 0.5 * total_memory()
-    remedy = (
-        "Take fewer draws or rows, or vijax.evaluate.predictive_check, which keeps a statistic of "
-        "each draw alone."
-    )
-    require(
-        size <= there,
-        "num_draws",
-        f"draws that fit in {there / 1e9:.3g} GB",
-        f"{size / 1e9:.3g} GB",
-        remedy,
-    )
+def _check_memory(draw: PyTree, num_draws: int) -> None:
+    """ValueError if the draws need more than half of the memory."""
+    size = sum(int(np.prod(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(draw)) * num_draws
+    limit = 0.5 * total_memory()
+    alternative = "vijax.evaluate.predictive_check, which keeps a statistic of each draw alone"
+    remedy = f"Take fewer draws or rows, or {alternative}."
+    expected = f"draws that fit in {limit / 1e9:.3g} GB"
+    require(size <= limit, "num_draws", expected, f"{size / 1e9:.3g} GB", remedy)

@@ -1,5 +1,5 @@
-"""Inference about data at a fitted posterior: locals, bounds, topic shares. XLA drops the rest of
-the computation."""
+"""Inference about data at a fitted posterior: locals, bounds, topic shares. XLA drops the parts of
+the computation that an answer does not need."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from vijax.xla.compiler import cached_program, count_numbers, quick_jit, step_ji
 from vijax.xla.random_bits import fused_key
 
 Reading = Callable[[Model, PyTree, LocalElbo, PRNGKeyArray], Any]
-"""(model, statistics of the globals, its `LocalElbo` of the data, key) -> the answer."""
+"""(model, statistics of the globals, `LocalElbo` of the data, key) -> the answer."""
 
 
 FEW = 1 << 16
-"""Numbers of all the data below which their locals are found before a fast program of it would be
-compiled: of the correlated topic model, whose E-step is the dearest, 400 documents of 80 words."""
+"""The size of all data below which `quick_jit` is used: their locals are computed in less time than
+a faster program takes to compile. For the correlated topic model, whose E-step is the most
+expensive, it is 400 documents of 80 words."""
 
 
 def infer(
@@ -38,27 +39,36 @@ def infer(
     key: PRNGKeyArray,
     size: int | None = None,
 ) -> Any:
-    """The answer that `read` takes from the local bound of a batch, with the globals as they are
-    fitted.
+    """The answer that `read` takes from the local bound of a batch at the fitted globals.
 
     Args:
-      size: numbers of all the data, where there are more batches than this one.
+      read: the question.
+      spec: the algorithm of the fit.
+      hyper: hyperparameters.
+      posterior: q of the globals.
+      batch: the data.
+      key: random key of the E-step and of `read`.
+      size: the size of all data, if there are more batches.
     """
 
-    def bind(of: weakref.ref[Model]) -> Callable[..., Any]:
-        def infer(read, estimand, estep, hyper, posterior, batch, key):
-            model, key = of(), fused_key(key)
+    def bind(model_ref: weakref.ref[Model]) -> Callable[..., Any]:
+        def answer(read, estimand, estep, hyper, posterior, batch, key):
+            model = model_ref()
+            key = fused_key(key)
             stats = {name: estimand.choice(name).point(q) for name, q in posterior.items()}
             return read(model, stats, model.local_elbo(hyper, stats, batch, key, estep), key)
 
-        return compiled(infer, static_argnums=(0, 1, 2))
+        return compiler(answer, static_argnums=(0, 1, 2))
 
-    compiled = quick_jit if (size or count_numbers(batch)) < FEW else step_jit
-    read = SharesBy(spec.model.answer("transform")) if read is read_shares else read
-    is_general = read in (read_locals, read_bounds) or isinstance(read, SharesBy)
-    model = general(spec.model) if is_general else spec.model  # others ask it something
-    found = cached_program(model, ("inferred", compiled), bind)
-    return found(read, spec.estimand, spec.estep, hyper, posterior, batch, key)
+    is_small = (size or count_numbers(batch)) < FEW
+    compiler = quick_jit if is_small else step_jit
+    if read is read_shares:
+        read = ShareReader(spec.model.answer("transform"))
+    model = spec.model
+    if read in (read_locals, read_bounds) or isinstance(read, ShareReader):
+        model = general(model)  # these questions call no function of the model itself
+    program = cached_program(model, ("inferred", compiler), bind)
+    return program(read, spec.estimand, spec.estep, hyper, posterior, batch, key)
 
 
 def infer_documents(
@@ -71,17 +81,24 @@ def infer_documents(
     batch_size: int = 1024,
     progress: Callable[[int], Any] | None = None,
 ) -> Any:
-    """The answers that `read` takes for each document of a corpus, in their order; `read` gives one
-    tree for each length bucket. `progress` is called after each batch with the number of documents
-    that are done."""
+    """The answers of `read` for all documents of a corpus, in the order of the corpus.
+
+    Args:
+      read: the question; it returns a list with one tree for each length bucket.
+      spec, hyper, posterior: as for `infer`.
+      corpus: the documents.
+      key: random key; all batches use it, so that no answer depends on the batch of its document.
+      batch_size: number of documents in a batch.
+      progress: called after each batch with the number of documents that are done.
+    """
     from vijax.data import document_batches, in_order
 
-    parts, rows, size = [], [], len(corpus.indices)
+    parts, rows = [], []
+    size = len(corpus.indices)
     for batch, order in document_batches(corpus, batch_size):
-        # One key for all batches, so that no answer depends on the batch in which its document
-        # comes.
-        found = infer(read, spec, hyper, posterior, batch, key, max(size, count_numbers(batch)))
-        parts += jax.tree.map(np.asarray, found)
+        all_numbers = max(size, count_numbers(batch))
+        answers = infer(read, spec, hyper, posterior, batch, key, all_numbers)
+        parts += jax.tree.map(np.asarray, answers)
         rows.append(order)
         if progress is not None:
             progress(sum(int((part >= 0).sum()) for part in rows))
@@ -89,30 +106,30 @@ def infer_documents(
     return jax.tree.map(lambda *x: in_order(np.concatenate(x), places), *parts)
 
 
-def read_locals(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> PyTree:
+def read_locals(model: Model, stats: PyTree, elbo: LocalElbo, key: PRNGKeyArray) -> PyTree:
     """The optimised locals."""
-    return said.local
+    return elbo.local
 
 
-def read_bounds(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> PyTree:
-    """The groups' bounds."""
-    return said.per_group
+def read_bounds(model: Model, stats: PyTree, elbo: LocalElbo, key: PRNGKeyArray) -> PyTree:
+    """The bounds of the groups."""
+    return elbo.per_group
 
 
 @dataclasses.dataclass(frozen=True)
-class SharesBy:
-    """Reads expected topic shares by a model's own answer. It asks the model nothing, so that
-    models which were made again with equal settings share its program."""
+class ShareReader:
+    """Reads expected topic shares by a function of a model. It does not read `model`, so that
+    models with equal settings share its program."""
 
     answer: Callable[..., Array]
 
     def __call__(
-        self, model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray
+        self, model: Model, stats: PyTree, elbo: LocalElbo, key: PRNGKeyArray
     ) -> list[Array]:
         """One array of shares for each length bucket."""
-        return [self.answer(stats, local, key) for local in said.local]
+        return [self.answer(stats, local, key) for local in elbo.local]
 
 
-def read_shares(model: Model, stats: PyTree, said: LocalElbo, key: PRNGKeyArray) -> list[Array]:
+def read_shares(model: Model, stats: PyTree, elbo: LocalElbo, key: PRNGKeyArray) -> list[Array]:
     """Expected topic shares of documents, one array for each length bucket."""
-    return SharesBy(model.answer("transform"))(model, stats, said, key)
+    return ShareReader(model.answer("transform"))(model, stats, elbo, key)

@@ -14,22 +14,23 @@ from jaxtyping import Float
 from vijax.checks import require
 from vijax.numerals import format_number
 
-NUMBERS, LARGEST = 1 << 25, 1 << 17  # numbers of all draws; and of one draw
-MOST_SHOWN = 40  # rows of a printed table
+NUMBERS = 1 << 25  # numbers of all draws
+LARGEST = 1 << 17  # numbers of one draw
+MOST_ROWS = 40  # rows of a printed table
 
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """Mean, sd and interval of every number of a posterior; printed it is a table.
+    """Mean, sd and interval of every number of a posterior; it prints as a table.
 
     Attributes:
-      names: the numbers, "slope[2]" say.
-      mean: their means.
-      sd: their standard deviations.
+      names: names of the numbers, such as "slope[2]".
+      mean: means of the numbers.
+      sd: standard deviations.
       low: lower ends of the central intervals.
-      high: upper ends.
-      level: the probability of the intervals.
-      num_draws: the number of draws that all this is of.
+      high: upper ends of the central intervals.
+      level: probability of the intervals.
+      num_draws: number of draws from which all these are computed.
     """
 
     names: tuple[str, ...]
@@ -42,61 +43,51 @@ class Summary:
 
     def columns(self) -> dict[str, np.ndarray]:
         """Returns the columns of the table by name, without the names of the rows."""
-        ends = [f"{100 * (0.5 + side * 0.5 * self.level):g} %" for side in (-1, 1)]
-        return dict(
-            zip(["mean", "sd", *ends], [self.mean, self.sd, self.low, self.high], strict=True)
-        )
+        low, high = (f"{100 * (0.5 + side * 0.5 * self.level):g} %" for side in (-1, 1))
+        return {"mean": self.mean, "sd": self.sd, low: self.low, high: self.high}
 
     def to_frame(self) -> Any:
-        """Returns a `pandas.DataFrame`, its index the names; ImportError where pandas is not
-        installed."""
+        """Returns a `pandas.DataFrame` whose index is the names; ImportError without pandas."""
         from vijax.extras import require_extra
 
         return require_extra("pandas").DataFrame(self.columns(), index=list(self.names))
 
     def __repr__(self) -> str:
-        shown = [*self.names[:MOST_SHOWN]]
-        rows = [["", *self.columns()]]
+        columns = self.columns()
         spreads = self._spreads()
-        rows += [
-            [name, *(format_number(x[i], spreads[i]) for x in self.columns().values())]
-            for i, name in enumerate(shown)
-        ]
+        rows = [["", *columns]]
+        for i, name in enumerate(self.names[:MOST_ROWS]):
+            rows.append([name, *(format_number(x[i], spreads[i]) for x in columns.values())])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
-            for row in rows
-        ]
-        left = len(self.names) - len(shown)
-        more = [f"... and {left:,} more numbers: to_frame() has all of them"] if left else []
-        known = (
-            f"by {self.num_draws:,} draws of q: means are known to {self.num_draws**-0.5:.2g} of "
-            "their sds"
-        )
-        return "\n".join([*lines, *more, known])
+        lines = []
+        for name, *numbers in rows:
+            cells = map(str.rjust, numbers, widths[1:])
+            lines.append("  ".join([name.ljust(widths[0]), *cells]))
+        num_omitted = len(self.names) - (len(rows) - 1)
+        if num_omitted:
+            lines.append(f"... and {num_omitted:,} more numbers: to_frame() has all of them")
+        error = f"means are known to {self.num_draws**-0.5:.2g} of their sds"
+        lines.append(f"by {self.num_draws:,} draws of q: {error}")
+        return "\n".join(lines)
 
     def _spreads(self) -> np.ndarray:
-        """The lengths that the digits of each row show: its deviation, or half of its interval if
-        that is less."""
+        """The spread that the digits of each row resolve: its standard deviation, or half of its
+        interval if that is less."""
         half = 0.5 * (np.asarray(self.high) - np.asarray(self.low))
         return np.where((half > 0) & (half < self.sd), half, self.sd)
 
 
 def usual_draws(size: int) -> int:
-    """Returns the usual number of draws of so many numbers; ValueError where they are too many."""
+    """Returns the usual number of draws of a posterior of `size` numbers; ValueError if these are
+    too many."""
+    expected = f"a posterior of at most {LARGEST:,} numbers"
     remedy = "Ask for one global: fit.posterior[name].mean(), or fit.topics(vocabulary)."
-    require(
-        size <= LARGEST,
-        "summary",
-        f"a posterior of at most {LARGEST:,} numbers",
-        f"{size:,}",
-        remedy,
-    )
+    require(size <= LARGEST, "summary", expected, f"{size:,}", remedy)
     return int(np.clip(NUMBERS // max(size, 1), 256, 4000))
 
 
 def summarise_draws(draws: Mapping[str, Any], level: float) -> Summary:
-    """Summarises draws by name, which lead the axes.
+    """Summarises draws by name; the first axis of each array is the draw.
 
     >>> summarise_draws({"x": np.arange(5.0), "y": np.zeros((5, 2))}, 0.5)
           mean     sd  25 %  75 %
@@ -111,10 +102,15 @@ def summarise_draws(draws: Mapping[str, Any], level: float) -> Summary:
     for path, x in jax.tree_util.tree_flatten_with_path(dict(draws))[0]:
         name = jax.tree_util.keystr(path, simple=True, separator=".")
         values = np.asarray(x, np.float64)
-        names += [
-            f"{name}[{', '.join(map(str, i))}]" if i else name for i in np.ndindex(values.shape[1:])
-        ]
+        names += _entry_names(name, values.shape[1:])
         parts.append(values.reshape(len(values), -1))
     x = np.concatenate(parts, 1)
     low, high = np.quantile(x, [0.5 - 0.5 * level, 0.5 + 0.5 * level], axis=0)
     return Summary(tuple(names), x.mean(0), x.std(0, ddof=1), low, high, level, len(x))
+
+
+def _entry_names(name: str, shape: tuple[int, ...]) -> list[str]:
+    """The names of the entries of an array; the name itself for a number."""
+    if not shape:
+        return [name]
+    return [f"{name}[{', '.join(map(str, i))}]" for i in np.ndindex(shape)]
