@@ -1,4 +1,4 @@
-"""Terms of a formula: what `a * b`, `a / b` and `(a + b) ** 2` stand for (Wilkinson and Rogers
+"""Terms of a formula: the meaning of `a * b`, `a / b` and `(a + b) ** 2` (Wilkinson and Rogers
 1973)."""
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from vijax.data.formulas.syntax import Call, Column, Formula, Node, Number, Oper
 from vijax.data.formulas.tokens import refuse
 
 Term = tuple[Node, ...]
-"""The factors of a product of columns; the intercept has none."""
+"""The factors of a product of columns; () for the intercept."""
 INTERCEPT: Term = ()
 MOST_TERMS = 1000
-"""Terms of a formula, at most."""
+"""The most terms of a formula."""
 MOST_FACTORS = 8
-"""Factors of a term, at most."""
+"""The most factors of a term."""
 
 
 class Terms(NamedTuple):
-    """Terms in the order of their columns: those of fewer factors first, as R has them.
+    """Terms in the order of their columns, by number of factors, as in R.
 
     Attributes:
-      terms: the intercept is the first where there is one.
+      terms: the intercept, if there is one, comes first.
       offsets: known parts of the predictor.
     """
 
@@ -32,11 +32,11 @@ class Terms(NamedTuple):
 
 
 def expand_terms(formula: Formula, addends: Sequence[tuple[str, Node]]) -> Terms:
-    """The terms that signs and parts stand for; an intercept is implied.
+    """The terms of signs and parts; an intercept is implied.
 
     Raises:
-      ValueError: a part that is taken away and is not there, numbers within products, too many
-          terms.
+      ValueError: a part to the right of a minus that does not exist, numbers within products, or
+        too many terms.
 
     >>> from vijax.data.formulas.parser import parse
     >>> made = parse("y ~ a * b + c/d - b + offset(e)")
@@ -49,9 +49,8 @@ def expand_terms(formula: Formula, addends: Sequence[tuple[str, Node]]) -> Terms
     for sign, node in addends:
         if isinstance(node, Call) and node.function == "offset":
             if sign == "-":
-                raise expansion.refuse(
-                    node, "an offset that is added", "a minus before it", "Write offset(-x)."
-                )
+                expected = "an offset that is added"
+                raise expansion.refuse(node, expected, "a minus before it", "Write offset(-x).")
             offsets.append(node)
             continue
         expansion.combine(terms, sign, node)
@@ -60,30 +59,19 @@ def expand_terms(formula: Formula, addends: Sequence[tuple[str, Node]]) -> Terms
 
 
 class _Expansion:
-    """Terms of parts, with errors that mark their place."""
+    """The expansion of parts into terms, with errors that mark their place."""
 
     def __init__(self, formula: Formula):
         self.formula = formula
 
     def refuse(self, node: Node, expected: str, got: str, remedy: str = "") -> ValueError:
-        """The error to raise on a part."""
+        """The error to raise for a part."""
         return refuse(self.formula.argument, self.formula.text, node.span, expected, got, remedy)
 
     def combine(self, terms: list[Term], sign: str, node: Node) -> None:
-        """Adds the terms of a part to others, or takes them away."""
+        """Adds the terms of a part to others, or removes them."""
         if isinstance(node, Number):
-            wanted = (node.text == "1") == (sign == "+")
-            if sign == "-" and node.text == "0":
-                raise self.refuse(
-                    node,
-                    "1 to the right of a minus",
-                    "0",
-                    "Write - 1 for no intercept, + 1 for one.",
-                )
-            if wanted and INTERCEPT not in terms:
-                terms.insert(0, INTERCEPT)
-            elif not wanted and INTERCEPT in terms:
-                terms.remove(INTERCEPT)
+            self._set_intercept(terms, sign, node)
             return
         if isinstance(node, Operation) and node.operator in ("+", "-") and sign == "+":
             self.combine(terms, "+", node.left)
@@ -92,18 +80,27 @@ class _Expansion:
         if isinstance(node, Sign):
             self.combine(terms, "-" if sign == "+" else "+", node.inner)
             return
-        own = self.terms(node)
+        new_terms = self.terms(node)
         if sign == "+":
-            terms += [term for term in own if not any(_same(term, other) for other in terms)]
+            terms += _without(new_terms, terms)
             self.check_number(node, terms)
             return
-        absent = [term for term in own if not any(_same(term, other) for other in terms)]
+        absent = _without(new_terms, terms)
         if absent:
-            named = ":".join(map(str, absent[0]))
-            raise self.refuse(
-                node, "terms that are there, to the right of a minus", repr(named), "Leave it out."
-            )
-        terms[:] = [term for term in terms if not any(_same(term, other) for other in own)]
+            expected = "terms that are there, to the right of a minus"
+            name = ":".join(map(str, absent[0]))
+            raise self.refuse(node, expected, repr(name), "Leave it out.")
+        terms[:] = _without(terms, new_terms)
+
+    def _set_intercept(self, terms: list[Term], sign: str, node: Number) -> None:
+        is_wanted = (node.text == "1") == (sign == "+")
+        if sign == "-" and node.text == "0":
+            remedy = "Write - 1 for no intercept, + 1 for one."
+            raise self.refuse(node, "1 to the right of a minus", "0", remedy)
+        if is_wanted and INTERCEPT not in terms:
+            terms.insert(0, INTERCEPT)
+        elif not is_wanted and INTERCEPT in terms:
+            terms.remove(INTERCEPT)
 
     def terms(self, node: Node) -> list[Term]:
         """The terms of a part that is no number."""
@@ -121,9 +118,8 @@ class _Expansion:
         if node.function == "offset":
             raise self.refuse(node, "an offset as a term of its own", repr(str(node)))
         if node.function in RESPONSES or node.function == "[]":
-            raise self.refuse(
-                node, "terms to the right of ~", repr(node.function), "It is for a response."
-            )
+            expected = "terms to the right of ~"
+            raise self.refuse(node, expected, repr(node.function), "It is for a response.")
         if node.function in CONTRASTS:
             raise self.refuse(node, "a term", repr(node.function), f"Write C(h, {node.function}).")
         return node
@@ -132,27 +128,26 @@ class _Expansion:
         """The terms of two parts and an operator."""
         if node.operator == "**":
             return self.terms_of_power(node)
-        left, right = self.terms(node.left), self.terms(node.right)
+        left = self.terms(node.left)
+        right = self.terms(node.right)
         if node.operator == "+":
             terms = _unique([*left, *right])
         elif node.operator == "-":
-            absent = [term for term in right if not any(_same(term, other) for other in left)]
-            if absent:
-                named = ":".join(map(str, absent[0]))
-                raise self.refuse(
-                    node.right, "terms that are there, to the right of a minus", repr(named)
-                )
-            terms = [term for term in left if not any(_same(term, other) for other in right)]
+            if absent := _without(right, left):
+                expected = "terms that are there, to the right of a minus"
+                name = ":".join(map(str, absent[0]))
+                raise self.refuse(node.right, expected, repr(name))
+            terms = _without(left, right)
         elif node.operator == ":":
             terms = _products(left, right)
         elif node.operator == "*":
             terms = _unique([*left, *right, *_products(left, right)])
         else:
-            # a / b is a + a:b; of (a + b) / c all of the left stands before c.
-            whole = left[0]
+            # a / b is a + a:b; (a + b) / c is a + b + a:b:c.
+            product = left[0]
             for term in left[1:]:
-                whole = _product(whole, term)
-            terms = _unique([*left, *_products([whole], right)])
+                product = _product(product, term)
+            terms = _unique([*left, *_products([product], right)])
         self.check_number(node, terms)
         return terms
 
@@ -166,33 +161,32 @@ class _Expansion:
         return terms
 
     def check_number(self, node: Node, terms: Sequence[Term]) -> None:
-        """Refuses more terms, and longer ones, than a formula may have."""
+        """Raises a ValueError for more or longer terms than a formula may have."""
         if len(terms) > MOST_TERMS:
             raise self.refuse(node, f"at most {MOST_TERMS:,} terms", f"{len(terms):,}")
         longest = max(map(len, terms), default=0)
         if longest > MOST_FACTORS:
-            raise self.refuse(
-                node, f"interactions of at most {MOST_FACTORS} columns", f"one of {longest}"
-            )
+            expected = f"interactions of at most {MOST_FACTORS} columns"
+            raise self.refuse(node, expected, f"one of {longest}")
 
 
 def _products(left: Iterable[Term], right: Iterable[Term]) -> list[Term]:
     right = list(right)
-    return _unique([_product(one, other) for one in left for other in right])
+    return _unique([_product(first, second) for first in left for second in right])
 
 
-def _product(one: Term, other: Term) -> Term:
+def _product(left: Term, right: Term) -> Term:
     """The factors of both, each once."""
-    return (*one, *(factor for factor in other if factor not in one))
+    return (*left, *(factor for factor in right if factor not in left))
 
 
-def _same(one: Term, other: Term) -> bool:
-    """True where two terms have the same factors, in any order."""
-    return set(one) == set(other)
+def _without(terms: Iterable[Term], excluded: Sequence[Term]) -> list[Term]:
+    """The terms that do not have the factors, in any order, of an excluded term."""
+    return [term for term in terms if not any(set(term) == set(x) for x in excluded)]
 
 
 def _unique(terms: Iterable[Term]) -> list[Term]:
-    kept: dict[frozenset[Node], Term] = {}
+    by_factors: dict[frozenset[Node], Term] = {}
     for term in terms:
-        kept.setdefault(frozenset(term), term)
-    return list(kept.values())
+        by_factors.setdefault(frozenset(term), term)
+    return list(by_factors.values())

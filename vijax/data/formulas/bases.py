@@ -1,4 +1,4 @@
-"""Columns of one variable: B-splines, and orthogonal polynomials."""
+"""Columns of one variable: B-splines and orthogonal polynomials."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Basis = Float[np.ndarray, "N K"]
 
 
 def inner_knots(values: np.ndarray, num_columns: int, degree: int) -> Float[np.ndarray, " knots"]:
-    """Knots between the ends, at quantiles of the values, as R's `bs` has them.
+    """Knots between the ends, at quantiles of the values, as in R's `bs`.
 
     >>> inner_knots(np.arange(11.0), 4, 3).tolist()
     [5.0]
@@ -25,8 +25,8 @@ def with_ends(
 
 
 def splines(values: np.ndarray, knots: np.ndarray, degree: int) -> Basis:
-    """B-splines without the first one, whose sum with the others is constant. Beyond the ends the
-    polynomials of the last piece go on."""
+    """B-splines without the first, as the sum of all is constant. Beyond the ends the polynomials
+    of the outer pieces continue."""
     from scipy.interpolate import BSpline  # here, because it takes long to import
 
     number = len(knots) - degree - 1
@@ -34,33 +34,39 @@ def splines(values: np.ndarray, knots: np.ndarray, degree: int) -> Basis:
 
 
 def recurrence(values: np.ndarray, degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers by which polynomials that are orthogonal on these values follow from one another:
-    centres (degree,) and squared lengths (degree + 1,). Kennedy and Gentle 1980, section 8.4."""
-    previous, current = np.zeros(len(values)), np.ones(len(values))
+    """The recurrence of polynomials that are orthogonal on these values: centres (degree,) and
+    squared lengths (degree + 1,). Kennedy and Gentle 1980, section 8.4."""
+    previous = np.zeros(len(values))
+    current = np.ones(len(values))
     centres = np.zeros(degree)
     squares = np.zeros(degree + 1)
     squares[0] = len(values)
     for k in range(degree):
         centres[k] = np.sum(values * current**2) / squares[k]
         ratio = squares[k] / squares[k - 1] if k else 0.0
-        previous, current = current, (values - centres[k]) * current - ratio * previous
+        following = (values - centres[k]) * current - ratio * previous
+        previous = current
+        current = following
         squares[k + 1] = np.sum(current**2)
     return centres, squares
 
 
 def polynomials(values: np.ndarray, centres: np.ndarray, squares: np.ndarray) -> Basis:
-    """Orthogonal polynomials from the first degree on, of length one on the values that they were
-    made of, as R's `poly` has them.
+    """Orthogonal polynomials from the first degree on, of length one on the values of the
+    recurrence, as in R's `poly`.
 
     >>> x = np.arange(5.0)
-    >>> made = polynomials(x, *recurrence(x, 2))
-    >>> np.allclose(made.T @ made, np.eye(2)), np.allclose(made.sum(0), 0)
+    >>> basis = polynomials(x, *recurrence(x, 2))
+    >>> np.allclose(basis.T @ basis, np.eye(2)), np.allclose(basis.sum(0), 0)
     (True, True)
     """
-    previous, current = np.zeros(len(values)), np.ones(len(values))
+    previous = np.zeros(len(values))
+    current = np.ones(len(values))
     columns = []
     for k, centre in enumerate(centres):
         ratio = squares[k] / squares[k - 1] if k else 0.0
-        previous, current = current, (values - centre) * current - ratio * previous
+        following = (values - centre) * current - ratio * previous
+        previous = current
+        current = following
         columns.append(current / np.sqrt(squares[k + 1]))
     return np.stack(columns, 1)

@@ -1,5 +1,4 @@
-"""Categories as columns: codes with one column less than there are levels, and which factors of a
-term have them."""
+"""Categories as columns: contrasts, and the factors of a term that have a column for each level."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 ORDERS = ("L", "Q", "C")
-"""Names of linear, quadratic and cubic contrasts, as R has them."""
+"""Names of linear, quadratic and cubic contrasts, as in R."""
 
 
 class Codes(NamedTuple):
@@ -18,7 +17,7 @@ class Codes(NamedTuple):
 
     Attributes:
       matrix: a row for each level, (levels, columns).
-      names: of the columns.
+      names: names of the columns.
     """
 
     matrix: Float[np.ndarray, "L K"]
@@ -31,17 +30,15 @@ def full(levels: Sequence[str]) -> Codes:
 
 
 def treatment(levels: Sequence[str], base: str | None = None) -> Codes:
-    """A column for each level but the base, the first one.
+    """A column for each level but the base, by default the first.
 
     >>> treatment(["a", "b", "c"], "b").names
     ('a', 'c')
     """
-    kept = [
-        place
-        for place, level in enumerate(levels)
-        if level != (levels[0] if base is None else base)
-    ]
-    return Codes(np.eye(len(levels))[:, kept], tuple(levels[place] for place in kept))
+    if base is None:
+        base = levels[0]
+    places = [place for place, level in enumerate(levels) if level != base]
+    return Codes(np.eye(len(levels))[:, places], tuple(levels[place] for place in places))
 
 
 def sums(levels: Sequence[str], left_out: str | None = None) -> Codes:
@@ -57,33 +54,29 @@ def sums(levels: Sequence[str], left_out: str | None = None) -> Codes:
 
 
 def helmert(levels: Sequence[str]) -> Codes:
-    """Each level but the first against the mean of those before it, as R's `contr.helmert` has
-    them.
+    """Each level but the first against the mean of the levels before it, as in R's `contr.helmert`.
 
     >>> helmert(["a", "b", "c"]).matrix.tolist()
     [[-1.0, -1.0], [1.0, -1.0], [0.0, 2.0]]
     """
     size = len(levels)
-    matrix = np.array(
-        [
-            [-1.0 if row <= k else k + 1.0 if row == k + 1 else 0.0 for k in range(size - 1)]
-            for row in range(size)
-        ]
-    )
+    matrix = np.zeros((size, size - 1))
+    for k in range(size - 1):
+        matrix[: k + 1, k] = -1.0
+        matrix[k + 1, k] = k + 1.0
     return Codes(matrix, tuple(levels[1:]))
 
 
 def polynomial(levels: Sequence[str]) -> Codes:
-    """Linear, quadratic, ... contrasts of levels at equal distances, as R's `contr.poly` has them.
+    """Linear, quadratic, ... contrasts of equidistant levels, as in R's `contr.poly`.
 
     >>> polynomial(["a", "b", "c"]).names
     ('L', 'Q')
     """
-    # Orthogonal polynomials by a QR of Chebyshev's: a recurrence loses all digits beyond some tens
-    # of levels.
-    columns, root = np.linalg.qr(
-        np.polynomial.chebyshev.chebvander(np.linspace(-1, 1, len(levels)), len(levels) - 1)
-    )
+    # Orthogonal polynomials by a QR of Chebyshev's: a recurrence loses all digits with more than
+    # some tens of levels.
+    places = np.linspace(-1, 1, len(levels))
+    columns, root = np.linalg.qr(np.polynomial.chebyshev.chebvander(places, len(levels) - 1))
     matrix = (columns * np.sign(np.diagonal(root)))[:, 1:]
     names = [ORDERS[k] if k < len(ORDERS) else str(k + 1) for k in range(len(levels) - 1)]
     return Codes(matrix, tuple(names))
@@ -95,26 +88,26 @@ BY_NAME: dict[str, Callable[..., Codes]] = {
     "Helmert": helmert,
     "Poly": polynomial,
 }
-"""Contrasts by the names that a formula has for them."""
+"""Contrasts by their names in formulas."""
 
 Factor = Any
-"""Whatever stands for a factor; it has a hash."""
+"""Any hashable object for a factor."""
 Subterm = dict[Factor, bool]
-"""Factors of a term, and whether each has a column for every level (True) or one less."""
+"""Factors of a term, and whether each has a column for every level (True) or one fewer."""
 
 
 def full_ranks(categories: Sequence[Factor], used: set[frozenset[Factor]]) -> list[Subterm]:
-    """The parts of a term of categories whose columns are not yet there, so that no column depends
+    """The parts of a term of categories whose columns do not exist yet, so that no column depends
     on others.
 
-    A category with a column for each level spans the constant and its contrasts. A term therefore
-    spans all subsets of its factors by contrasts; what other terms have already is left out, and
-    the rest is put together again where a factor may have all its levels. This is the rule of
+    A category with a column for each level spans the constant and its contrasts. So a term spans
+    all subsets of its factors by contrasts. The subsets of other terms are left out, and the
+    remaining ones are joined again if a factor may have all its levels. This is the rule of
     Chambers and Hastie (1992, section 2.4) in Smith's form (patsy).
 
     Args:
       categories: the factors of the term that are categories.
-      used: subsets that earlier terms, with the same numbers, have; those of this one are added.
+      used: subsets of earlier terms with the same numbers; gets those of this term.
 
     >>> used = {frozenset()}
     >>> full_ranks(["a"], used), full_ranks(["a", "b"], used)
@@ -140,14 +133,16 @@ def _subsets(items: Sequence[Factor]) -> list[tuple[Factor, ...]]:
 
 
 def _absorb_one(subterms: list[Subterm]) -> bool:
-    """Puts one part into another that has one factor more, by contrasts: that factor then has all
-    its levels."""
+    """Joins a part with one that has one more factor, by contrasts; that factor then has all its
+    levels. True if a pair was joined."""
     for small in subterms:
         for large in subterms:
-            more = [factor for factor in large if factor not in small]
-            alike = all(large.get(factor) == whole for factor, whole in small.items())
-            if len(large) == len(small) + 1 and alike and len(more) == 1 and not large[more[0]]:
-                large[more[0]] = True
+            extra = [factor for factor in large if factor not in small]
+            is_alike = all(large.get(factor) == is_full for factor, is_full in small.items())
+            if len(large) == len(small) + 1 and is_alike and len(extra) == 1:
+                if large[extra[0]]:
+                    continue
+                large[extra[0]] = True
                 subterms[:] = [part for part in subterms if part is not small]
                 return True
     return False

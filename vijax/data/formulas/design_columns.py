@@ -1,5 +1,5 @@
-"""Terms as columns of numbers: learnt from the rows of training, and made alike of every later
-row."""
+"""Terms as columns of numbers: learnt from the training rows, and computed in the same way for
+later rows."""
 
 from __future__ import annotations
 
@@ -37,15 +37,16 @@ from vijax.data.schema.labels import Labels, Levels
 from vijax.data.schema.typed_columns import TypedTable
 
 MOST_CELLS = 2**29
-"""Numbers of the columns of a formula, at most: 4 GB."""
+"""The most numbers in the columns of a formula: 4 GB."""
 MOST_POLYNOMIAL = 95
-"""Levels of polynomial contrasts, at most, as in R: more of them are no polynomials in float64."""
+"""The most levels of polynomial contrasts, as in R: with more they are no polynomials in
+float64."""
 GROUPS = "Write categories of many levels as group effects: (1 | g)."
 Functions = Mapping[str, Callable[..., Any]]
 
 
 class Matrix(NamedTuple):
-    """The columns of terms, of some rows.
+    """The columns of terms for some rows.
 
     Attributes:
       x: the columns, (N, p).
@@ -60,11 +61,10 @@ class Matrix(NamedTuple):
 class Category:
     """A column of categories.
 
-    Attributes:
-      node: as the formula has it: a column, or C(...).
-      column: the column.
-      levels: those of training.
-      contrast: its codes where another term has the constant already.
+    node: the part of the formula: a column, or C(...).
+    column: the column.
+    levels: the levels in training.
+    contrast: its codes if another term has the constant.
     """
 
     node: Node
@@ -73,13 +73,13 @@ class Category:
     contrast: Codes
 
     def codes(self, whole: bool) -> Codes:
-        """A column for each level, or contrasts."""
+        """The columns of codes: one for each level (`whole`), or contrasts."""
         return contrasts.full(self.levels.names) if whole else self.contrast
 
 
 @dataclasses.dataclass(frozen=True)
 class Numbers:
-    """A part of numbers, with names of its columns: one without a name for most, several of
+    """A part of numbers, with the names of its columns: "" for a single one, several for
     splines."""
 
     node: Node
@@ -87,7 +87,7 @@ class Numbers:
 
 
 class Part(NamedTuple):
-    """Columns of one term, with categories at whole or by contrasts.
+    """Columns of one term, with categories by level or by contrasts.
 
     Attributes:
       term: its factors.
@@ -100,19 +100,18 @@ class Part(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DesignColumns:
-    """The columns of terms as they were learnt: levels, contrasts, knots and statistics of the rows
-    of training.
+    """The columns of terms as learnt: levels, contrasts, knots and statistics of the training rows.
 
     Attributes:
-      formula: the formula that they are of.
-      parts: in the order of the columns.
-      categories: by the node that names them.
-      numbers: by the node.
+      formula: the formula of the terms.
+      parts: the parts, in the order of the columns.
+      categories: the categories by node.
+      numbers: the parts of numbers by node.
       offsets: known parts of the predictor.
-      statistics: numbers of the rows of training, by the text of the part that they are of.
-      functions: the user's own.
+      statistics: numbers of the training rows, by the text of their part.
+      functions: the user's own functions.
       labels: names of the columns.
-      categorical: which of them code categories alone.
+      categorical: whether each column codes only categories.
     """
 
     formula: Formula
@@ -132,49 +131,50 @@ class DesignColumns:
         return tuple(dict.fromkeys(name for node in nodes for name in find_columns(node)))
 
     def matrix(self, table: TypedTable) -> Matrix:
-        """The columns of some rows. No value is learnt of them.
+        """The columns of some rows. Nothing is learnt from them.
 
         Raises:
           ValueError: a column is missing, has a level that training does not have, or a value that
-              is not finite.
+            is not finite.
         """
-        return _Maker(
-            self, _reading(self.formula, table, dict(self.statistics), self.functions, False)
-        ).matrix()
+        return _Maker(self, self._reading(table)).matrix()
+
+    def _reading(self, table: TypedTable) -> Reading:
+        return _reading(self.formula, table, dict(self.statistics), self.functions, False)
 
     def beyond(self, table: TypedTable) -> tuple[str, ...]:
-        """Notes on rows where splines go on beyond the values of training."""
-        reading = _reading(self.formula, table, dict(self.statistics), self.functions, False)
+        """Notes about rows beyond the training values, where splines continue."""
+        reading = self._reading(table)
         notes = []
         for node in self.numbers:
-            if isinstance(node, Call) and node.function == "bs":
-                knots, _ = self.statistics[str(node)]
-                values = evaluate(node.arguments[0], reading)
-                outside = int(((values < knots[0]) | (values > knots[-1])).sum())
-                if outside:
-                    rows = f"{outside} row{'s' * (outside > 1)} of {node.arguments[0]}"
-                    said = (
-                        f"{rows} lie beyond {knots[0]:g} to {knots[-1]:g}, where the splines of "
-                        "training end"
-                    )
-                    notes.append(f"{said}: the last polynomial goes on.")
+            if not (isinstance(node, Call) and node.function == "bs"):
+                continue
+            knots, _ = self.statistics[str(node)]
+            values = evaluate(node.arguments[0], reading)
+            number = int(((values < knots[0]) | (values > knots[-1])).sum())
+            if number:
+                rows = f"{number} row{'s' * (number > 1)} of {node.arguments[0]}"
+                notes.append(
+                    f"{rows} lie beyond {knots[0]:g} to {knots[-1]:g}, where the splines of "
+                    "training end: the last polynomial goes on."
+                )
         return tuple(notes)
 
 
 def learn(
     formula: Formula, addends: Sequence[tuple[str, Node]], table: TypedTable, functions: Functions
 ) -> DesignColumns:
-    """Learns the columns of terms from the rows of training.
+    """Learns the columns of terms from the training rows.
 
     Args:
       formula: the formula, for messages.
       addends: signs and parts, of the formula itself or to the left of a bar.
-      table: the rows of training, without missing cells in the columns that are named.
+      table: the training rows, without missing cells in the named columns.
       functions: the user's own functions.
 
     Raises:
-      ValueError: a column is missing or is of another kind, a category has one level, a value is
-          not finite.
+      ValueError: a column is missing or of another kind, a category has one level, or a value is
+        not finite.
     """
     return _Learner(formula, table, functions).learn(expand_terms(formula, addends))
 
@@ -191,7 +191,7 @@ def _reading(
 
 # --- learning -------------------------------------------------------------------------------------
 class _Learner:
-    """The rows of training, and what has been learnt of them."""
+    """The training rows, and what was learnt from them so far."""
 
     def __init__(self, formula: Formula, table: TypedTable, functions: Functions):
         self.formula = formula
@@ -209,7 +209,8 @@ class _Learner:
         for offset in terms.offsets:
             evaluate(_only_argument(offset, self.reading), self.reading)
         parts = self.parts(terms.terms)
-        made = DesignColumns(
+        labels, categorical = self.names(parts)
+        design = DesignColumns(
             self.formula,
             parts,
             self.categories,
@@ -217,10 +218,11 @@ class _Learner:
             terms.offsets,
             self.statistics,
             self.functions,
-            *self.names(parts),
+            labels,
+            categorical,
         )
-        self.check_size(made)
-        return made
+        self.check_size(design)
+        return design
 
     def learn_factor(self, node: Node) -> None:
         """Learns the levels, knots or statistics of a factor."""
@@ -244,52 +246,50 @@ class _Learner:
             self.numbers[node] = Numbers(node, ("",))
 
     def parts(self, terms: Sequence[Term]) -> tuple[Part, ...]:
-        """The columns of each term: those of categories that no term before it has, with the same
-        numbers."""
+        """The columns of each term: its categories without those that earlier terms have with the
+        same numbers."""
         used: dict[frozenset[Node], set[frozenset[Any]]] = {}
         parts: list[Part] = []
         for term in terms:
-            of_numbers = frozenset(node for node in term if node in self.numbers)
+            numbers = frozenset(node for node in term if node in self.numbers)
             categories = [node for node in term if node in self.categories]
-            for subterm in full_ranks(categories, used.setdefault(of_numbers, set())):
-                kept = tuple(node for node in term if node in of_numbers or node in subterm)
-                parts.append(
-                    Part(kept, frozenset(node for node, whole in subterm.items() if whole))
-                )
+            for subterm in full_ranks(categories, used.setdefault(numbers, set())):
+                factors = tuple(node for node in term if node in numbers or node in subterm)
+                whole = frozenset(node for node, is_whole in subterm.items() if is_whole)
+                parts.append(Part(factors, whole))
         return tuple(parts)
 
     def names(self, parts: Sequence[Part]) -> tuple[tuple[str, ...], tuple[bool, ...]]:
-        """Names of the columns, and which of them code categories alone."""
+        """Names of the columns, and whether each codes only categories."""
         labels: list[str] = []
         categorical: list[bool] = []
         for part in parts:
-            each = [self.factor_names(node, node in part.whole) for node in part.term]
-            number = math.prod(map(len, each))
-            if number > MOST_COLUMNS:
-                named = ":".join(map(str, part.term))
-                expected, got = (
-                    f"at most {MOST_COLUMNS:,} columns of a term",
-                    f"{number:,} of {named}",
-                )
-                raise self.reading.refuse(part.term[0], expected, got, GROUPS)
-            own = [""]
-            for names in each:
-                own = [f"{before}:{name}" if before else name for before in own for name in names]
-            labels += own if part.term else ["Intercept"]
+            part_labels = self.part_names(part)
+            labels += part_labels
             is_category = bool(part.term) and all(node in self.categories for node in part.term)
-            categorical += [is_category] * len(own)
-        twice = (
-            sorted({label for label in labels if labels.count(label) > 1})
-            if len(set(labels)) < len(labels)
-            else []
-        )
-        if twice:
+            categorical += [is_category] * len(part_labels)
+        if len(set(labels)) < len(labels):
+            twice = sorted({label for label in labels if labels.count(label) > 1})
             node = next(node for part in parts for node in part.term)
+            got = f"several called {twice[0]!r}"
             remedy = "Names of levels with brackets or colons can read alike: rename them."
-            raise self.reading.refuse(
-                node, "columns of distinct names", f"several called {twice[0]!r}", remedy
-            )
+            raise self.reading.refuse(node, "columns of distinct names", got, remedy)
         return tuple(labels), tuple(categorical)
+
+    def part_names(self, part: Part) -> list[str]:
+        """Names of the columns of a part: products of the names of its factors."""
+        by_factor = [self.factor_names(node, node in part.whole) for node in part.term]
+        number = math.prod(map(len, by_factor))
+        if number > MOST_COLUMNS:
+            expected = f"at most {MOST_COLUMNS:,} columns of a term"
+            got = f"{number:,} of {':'.join(map(str, part.term))}"
+            raise self.reading.refuse(part.term[0], expected, got, GROUPS)
+        if not part.term:
+            return ["Intercept"]
+        labels = [""]
+        for names in by_factor:
+            labels = [f"{label}:{name}" if label else name for label in labels for name in names]
+        return labels
 
     def factor_names(self, node: Node, whole: bool) -> list[str]:
         """Names of the columns of a factor."""
@@ -297,12 +297,12 @@ class _Learner:
             return [f"{node}[{name}]" for name in self.categories[node].codes(whole).names]
         return [f"{node}[{name}]" if name else str(node) for name in self.numbers[node].names]
 
-    def check_size(self, made: DesignColumns) -> None:
+    def check_size(self, design: DesignColumns) -> None:
         """Refuses more columns than memory should hold."""
-        cells = len(made.labels) * len(self.table)
+        cells = len(design.labels) * len(self.table)
         if cells > MOST_CELLS:
-            node = next(node for part in made.parts for node in part.term)
-            got = f"{len(made.labels):,} columns of {len(self.table):,} rows"
+            node = next(node for part in design.parts for node in part.term)
+            got = f"{len(design.labels):,} columns of {len(self.table):,} rows"
             raise self.reading.refuse(node, f"at most {MOST_CELLS:,} numbers", got, GROUPS)
 
 
@@ -317,42 +317,39 @@ def _category(
     """A category of training, with its contrast."""
     levels = labels.levels()
     if len(levels.names) < 2:
+        expected = f"two levels or more of {column.name!r}"
         got = f"one, {levels.names[0]!r}" if levels.names else "none"
-        raise reading.refuse(
-            node, f"two levels or more of {column.name!r}", got, "Leave the term out."
-        )
+        raise reading.refuse(node, expected, got, "Leave the term out.")
     if len(levels.names) > MOST_COLUMNS:
-        got = f"{len(levels.names):,}"
-        raise reading.refuse(
-            node, f"at most {MOST_COLUMNS:,} levels of {column.name!r}", got, GROUPS
-        )
+        expected = f"at most {MOST_COLUMNS:,} levels of {column.name!r}"
+        raise reading.refuse(node, expected, f"{len(levels.names):,}", GROUPS)
     return Category(node, column, levels, _contrast(contrast, levels, base, reading))
 
 
 def _category_of_call(node: Call, reading: Reading) -> Category:
     """C(h), C(h, Sum), C(h, Treatment("b")), C(h, levels=["b", "a"]), T(h, "b"), S(h)."""
     if not node.arguments or not isinstance(node.arguments[0], Column):
-        raise reading.refuse(
-            node, f"{node.function}(column)", repr(str(node)), "Categories are made of a column."
-        )
+        expected = f"{node.function}(column)"
+        remedy = "Categories are made of a column."
+        raise reading.refuse(node, expected, repr(str(node)), remedy)
     column = node.arguments[0]
-    given = _arguments(
-        node,
-        ("column", "contrast", "levels") if node.function == "C" else ("column", "ref", "levels"),
-        reading,
-    )
+    second = "contrast" if node.function == "C" else "ref"
+    arguments = _arguments(node, ("column", second, "levels"), reading)
     labels = reading.column(column).labels()
-    if "levels" in given:
-        labels = dataclasses.replace(labels, declared=_all_levels(given["levels"], labels, reading))
+    if "levels" in arguments:
+        declared = _all_levels(arguments["levels"], labels, reading)
+        labels = dataclasses.replace(labels, declared=declared)
     if node.function == "C":
-        return _category(node, column, labels, given.get("contrast"), reading)
-    base = _level(given["ref"], labels.levels(), reading) if "ref" in given else None
+        return _category(node, column, labels, arguments.get("contrast"), reading)
+    base = None
+    if "ref" in arguments:
+        base = _level(arguments["ref"], labels.levels(), reading)
     contrast = Column("Treatment" if node.function == "T" else "Sum", node.span)
     return _category(node, column, labels, contrast, reading, base)
 
 
 def _all_levels(node: Node, labels: Labels, reading: Reading) -> tuple[str, ...]:
-    """Levels in the order that is given, which must be all of them."""
+    """Levels in the given order, which must be all of them."""
     levels = labels.levels()
     items = node.items if isinstance(node, Several) else (node,)
     codes = [levels.find_code(_level_value(item, reading)) for item in items]
@@ -366,20 +363,20 @@ def _contrast(node: Node | None, levels: Levels, base: str | None, reading: Read
     """The codes that a formula names."""
     if node is None:
         return contrasts.treatment(levels.names)
-    name = (
-        node.name if isinstance(node, Column) else node.function if isinstance(node, Call) else ""
-    )
+    name = ""
+    if isinstance(node, Column):
+        name = node.name
+    elif isinstance(node, Call):
+        name = node.function
     if name not in contrasts.BY_NAME:
         raise reading.refuse(node, f"a contrast: {', '.join(contrasts.BY_NAME)}", repr(str(node)))
     if isinstance(node, Call) and (node.arguments or node.named):
-        given = _arguments(
-            node, ("ref",) if name == "Treatment" else ("omit",) if name == "Sum" else (), reading
-        )
-        base = _level(next(iter(given.values())), levels, reading)
+        names = {"Treatment": ("ref",), "Sum": ("omit",)}.get(name, ())
+        arguments = _arguments(node, names, reading)
+        base = _level(next(iter(arguments.values())), levels, reading)
     if name == "Poly" and len(levels.names) > MOST_POLYNOMIAL:
-        raise reading.refuse(
-            node, f"at most {MOST_POLYNOMIAL} levels for polynomials", str(len(levels.names))
-        )
+        expected = f"at most {MOST_POLYNOMIAL} levels for polynomials"
+        raise reading.refuse(node, expected, str(len(levels.names)))
     make = contrasts.BY_NAME[name]
     return make(levels.names) if base is None else make(levels.names, base)
 
@@ -405,34 +402,25 @@ MOST_DEGREE = 20
 
 
 def _learn_splines(node: Call, reading: Reading) -> Numbers:
-    given = _arguments(node, ("x", "df", "knots", "degree", "lower_bound", "upper_bound"), reading)
-    values = evaluate(given["x"], reading)
-    degree = _whole(given["degree"], 0, MOST_DEGREE, reading) if "degree" in given else 3
-    low = (
-        _a_number(given["lower_bound"], reading) if "lower_bound" in given else float(values.min())
-    )
-    high = (
-        _a_number(given["upper_bound"], reading) if "upper_bound" in given else float(values.max())
-    )
+    names = ("x", "df", "knots", "degree", "lower_bound", "upper_bound")
+    arguments = _arguments(node, names, reading)
+    values = evaluate(arguments["x"], reading)
+    degree = 3
+    if "degree" in arguments:
+        degree = _whole(arguments["degree"], 0, MOST_DEGREE, reading)
+    low = float(values.min())
+    if "lower_bound" in arguments:
+        low = _a_number(arguments["lower_bound"], reading)
+    high = float(values.max())
+    if "upper_bound" in arguments:
+        high = _a_number(arguments["upper_bound"], reading)
     if not low < high or low > values.min() or high < values.max():
         got = f"values from {values.min():g} to {values.max():g}, and bounds {low:g} and {high:g}"
         raise reading.refuse(node, "bounds that all values are between", got)
-    if "knots" in given:
-        items = given["knots"].items if isinstance(given["knots"], Several) else (given["knots"],)
-        inner = np.array([_a_number(item, reading) for item in items])
-        if not ((inner > low) & (inner < high)).all():
-            raise reading.refuse(
-                given["knots"], f"knots between {low:g} and {high:g}", str(inner.tolist())
-            )
-        if "df" in given and _whole(given["df"], 1, MOST_COLUMNS, reading) != len(inner) + degree:
-            raise reading.refuse(
-                given["df"],
-                f"{len(inner) + degree}, as there are knots",
-                str(given["df"]),
-                "Leave it out.",
-            )
-    elif "df" in given:
-        number = _whole(given["df"], max(degree, 1), MOST_COLUMNS, reading)
+    if "knots" in arguments:
+        inner = _knots(arguments, low, high, degree, reading)
+    elif "df" in arguments:
+        number = _whole(arguments["df"], max(degree, 1), MOST_COLUMNS, reading)
         inner = bases.inner_knots(values, number, degree)
     else:
         raise reading.refuse(node, "df=... or knots=[...]", repr(str(node)), "Write bs(x, df=4).")
@@ -441,34 +429,51 @@ def _learn_splines(node: Call, reading: Reading) -> Numbers:
     return Numbers(node, tuple(map(str, range(len(knots) - degree - 2))))
 
 
+def _knots(
+    arguments: Mapping[str, Node], low: float, high: float, degree: int, reading: Reading
+) -> np.ndarray:
+    """The inner knots that a formula names, between the bounds, and as many as `df` says."""
+    node = arguments["knots"]
+    items = node.items if isinstance(node, Several) else (node,)
+    inner = np.array([_a_number(item, reading) for item in items])
+    if not ((inner > low) & (inner < high)).all():
+        raise reading.refuse(node, f"knots between {low:g} and {high:g}", str(inner.tolist()))
+    number = len(inner) + degree
+    if "df" in arguments and _whole(arguments["df"], 1, MOST_COLUMNS, reading) != number:
+        expected = f"{number}, as there are knots"
+        raise reading.refuse(arguments["df"], expected, str(arguments["df"]), "Leave it out.")
+    return inner
+
+
 def _learn_polynomials(node: Call, reading: Reading) -> Numbers:
-    given = _arguments(node, ("x", "degree", "raw"), reading)
-    values = evaluate(given["x"], reading)
-    degree = _whole(given["degree"], 1, MOST_DEGREE, reading) if "degree" in given else 1
+    arguments = _arguments(node, ("x", "degree", "raw"), reading)
+    values = evaluate(arguments["x"], reading)
+    degree = 1
+    if "degree" in arguments:
+        degree = _whole(arguments["degree"], 1, MOST_DEGREE, reading)
     if len(np.unique(values)) <= degree:
         got = f"{len(np.unique(values))} different values"
         raise reading.refuse(node, f"more than {degree} different values for degree {degree}", got)
-    raw = _truth(given["raw"], reading) if "raw" in given else False
-    reading.statistics[str(node)] = degree if raw else bases.recurrence(values, degree)
+    is_raw = "raw" in arguments and _truth(arguments["raw"], reading)
+    reading.statistics[str(node)] = degree if is_raw else bases.recurrence(values, degree)
     return Numbers(node, tuple(map(str, range(degree))))
 
 
 def _arguments(node: Call, names: Sequence[str], reading: Reading) -> dict[str, Node]:
     """The arguments of a call by name."""
+    expected = f"{node.function}({', '.join(names)})"
     if len(node.arguments) > len(names):
-        raise reading.refuse(node, f"{node.function}({', '.join(names)})", repr(str(node)))
-    given = dict(zip(names, node.arguments, strict=False))
+        raise reading.refuse(node, expected, repr(str(node)))
+    by_name = dict(zip(names, node.arguments, strict=False))
     for name, value in node.named:
         if name == names[0] and name in ("x", "column"):
-            raise reading.refuse(
-                node, f"{node.function}({', '.join(names)})", str(node), "Give the column first."
-            )
-        if name not in names or name in given:
-            raise reading.refuse(value, f"{node.function}({', '.join(names)})", f"{name}={value}")
-        given[name] = value
-    if names and names[0] not in given and names[0] in ("x", "column"):
-        raise reading.refuse(node, f"{node.function}({', '.join(names)})", repr(str(node)))
-    return given
+            raise reading.refuse(node, expected, str(node), "Give the column first.")
+        if name not in names or name in by_name:
+            raise reading.refuse(value, expected, f"{name}={value}")
+        by_name[name] = value
+    if names and names[0] not in by_name and names[0] in ("x", "column"):
+        raise reading.refuse(node, expected, repr(str(node)))
+    return by_name
 
 
 def _only_argument(node: Call, reading: Reading) -> Node:
@@ -498,7 +503,7 @@ def _truth(node: Node, reading: Reading) -> bool:
 
 # --- columns of rows ------------------------------------------------------------------------------
 class _Maker:
-    """The columns of some rows, by what was learnt."""
+    """Computes the columns of some rows from what was learnt."""
 
     def __init__(self, learnt: DesignColumns, reading: Reading):
         self.learnt = learnt
@@ -521,15 +526,14 @@ class _Maker:
         return Matrix(x, offset)
 
     def part(self, part: Part, size: int) -> np.ndarray:
-        """The columns of a part: products of those of its factors."""
+        """The columns of a part: products of the columns of its factors."""
         if part.term == INTERCEPT:
             return np.ones((size, 1))
         columns = np.ones((size, 1))
         for node in part.term:
-            own = self.factor(node, node in part.whole)
-            columns = (columns[:, :, None] * own[:, None, :]).reshape(
-                size, columns.shape[1] * own.shape[1]
-            )
+            factor = self.factor(node, node in part.whole)
+            width = columns.shape[1] * factor.shape[1]
+            columns = (columns[:, :, None] * factor[:, None, :]).reshape(size, width)
         return columns
 
     def factor(self, node: Node, whole: bool) -> np.ndarray:
@@ -542,11 +546,10 @@ class _Maker:
         return self.values[node]
 
     def level_codes(self, category: Category) -> np.ndarray:
-        """The place of the level of each row."""
+        """The place of the level of each row, computed once."""
         if category.node not in self.codes:
-            self.codes[category.node] = find_level_codes(
-                category.column, category.levels, category.node, self.reading
-            )
+            codes = find_level_codes(category.column, category.levels, category.node, self.reading)
+            self.codes[category.node] = codes
         return self.codes[category.node]
 
     def numbers(self, node: Node) -> np.ndarray:
@@ -555,22 +558,22 @@ class _Maker:
             knots, degree = self.reading.statistics[str(node)]
             return bases.splines(evaluate(node.arguments[0], self.reading), knots, degree)
         if isinstance(node, Call) and node.function == "poly":
-            kept = self.reading.statistics[str(node)]
+            statistics = self.reading.statistics[str(node)]
             values = evaluate(node.arguments[0], self.reading)
-            if isinstance(kept, int):
-                return np.stack([values**power for power in range(1, kept + 1)], 1)
-            return bases.polynomials(values, *kept)
+            if isinstance(statistics, int):
+                return np.stack([values**power for power in range(1, statistics + 1)], 1)
+            return bases.polynomials(values, *statistics)
         return evaluate(node, self.reading)[:, None]
 
 
 def find_level_codes(column: Column, levels: Levels, node: Node, reading: Reading) -> np.ndarray:
-    """The place of the level of each row; ValueError for one that training does not have."""
+    """The place of the level of each row; ValueError for a level that training does not have."""
     labels = reading.column(column).labels()
     codes = levels.find_codes(labels)
     bad = np.flatnonzero(codes < 0)
     if len(bad):
         row = int(bad[0])
-        shown = list(levels.names[:20])
+        expected = f"levels of {column.name!r} that training has, {list(levels.names[:20])}"
         got = f"{labels.texts()[row]!r} in {reading.table.row_name(row)} ({len(bad)} such)"
-        raise reading.refuse(node, f"levels of {column.name!r} that training has, {shown}", got)
+        raise reading.refuse(node, expected, got)
     return codes

@@ -1,7 +1,7 @@
 """The functions that a formula may call, and arithmetic on the columns of a table.
 
-Numbers are float64 before any arithmetic, so that no small integer wraps round. Means and other
-statistics are those of the rows of training, for rows that come later too."""
+Numbers become float64 before any arithmetic, so that no small integer overflows. Means and other
+statistics are computed from the training rows, and used for later rows too."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "floor": np.floor,
     "power": np.power,
 }
-"""Functions of numbers, row by row."""
+"""Functions of numbers, applied row by row."""
 STATISTICS: dict[str, Callable[[np.ndarray], Any]] = {
     "mean": np.mean,
     "median": np.median,
@@ -53,15 +53,15 @@ STATISTICS: dict[str, Callable[[np.ndarray], Any]] = {
     "max": np.max,
     "std": np.std,
 }
-"""One number of all rows of training."""
+"""Statistics: one number of all training rows."""
 CENTRED = ("center", "scale", "standardize")
-"""Columns less their mean, or divided by their standard deviation too."""
+"""Functions that subtract the mean of a column, or also divide by its standard deviation."""
 COLUMN_MAKERS = ("C", "S", "T", "poly", "bs", "offset")
-"""Terms of their own."""
+"""Functions that are terms of their own."""
 CONTRASTS = ("Treatment", "Sum", "Helmert", "Poly")
 """Codes of categories, within C(...)."""
 RESPONSES = ("p", "prop", "proportion")
-"""To the left of ~: successes and trials."""
+"""Functions to the left of ~, of successes and trials."""
 CONSTANTS = {"np.pi": np.pi, "pi": np.pi, "np.e": np.e}
 """Numbers with a name."""
 _PLAIN = (*ELEMENTWISE, *STATISTICS)
@@ -69,13 +69,14 @@ SPELLINGS = {
     **{name: name for name in (*_PLAIN, *CENTRED, "I", *CONTRASTS)},
     **{f"np.{name}": name for name in _PLAIN},
 }
-"""The functions by all names that they have: np.log is log."""
+"""The functions by all their names: np.log is log."""
 MOST_ARGUMENTS = {"power": 2}
 ALIKE = 1e-5
-"""Difference, as a share, that rounding may make in a function of the user's own: it may compute in
-float32."""
+"""Relative difference that rounding may make in a user's own function, which may compute in
+float32.
+"""
 EXACT = 1e-13
-"""A standard deviation of a smaller share of the values is rounding: the column is constant."""
+"""A standard deviation below this share of the values is rounding: the column is constant."""
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "<": np.less,
     ">": np.greater,
@@ -97,13 +98,13 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 
 def listed_functions() -> str:
     """The functions, for messages."""
-    own = [name for name in SPELLINGS if "." not in name and name not in CONTRASTS]
+    names = [name for name in SPELLINGS if "." not in name and name not in CONTRASTS]
     makers = ", ".join(f"{name}()" for name in COLUMN_MAKERS)
-    return f"{', '.join(f'{name}()' for name in own)}, {makers}, and np. before those of numbers"
+    return f"{', '.join(f'{name}()' for name in names)}, {makers}, and np. before those of numbers"
 
 
 def find_columns(node: Node) -> dict[str, Span]:
-    """The columns that a part names, and where it first does.
+    """The columns that a part names, each with its first place.
 
     >>> from vijax.data.formulas.parser import parse
     >>> list(find_columns(parse("y ~ C(h, Sum):I(x * np.log(z))").addends[0][1]))
@@ -117,12 +118,9 @@ def find_columns(node: Node) -> dict[str, Span]:
     elif isinstance(node, Operation):
         inner = (node.left, node.right)
     elif isinstance(node, Call):
-        # Of the others the arguments after the first are settings.
-        inner = (
-            node.arguments[:1]
-            if node.function in COLUMN_MAKERS or node.function == "[]"
-            else node.arguments
-        )
+        inner = node.arguments
+        if node.function in COLUMN_MAKERS or node.function == "[]":
+            inner = node.arguments[:1]  # the further arguments are settings
     columns: dict[str, Span] = {}
     for part in inner:
         for name, span in find_columns(part).items():
@@ -132,16 +130,16 @@ def find_columns(node: Node) -> dict[str, Span]:
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """A table while parts of a formula are evaluated on it.
+    """A table on which parts of a formula are evaluated.
 
     Attributes:
       table: the rows.
       text: the formula, for messages.
-      argument: what the formula is called in messages.
-      statistics: numbers of the rows of training by the text of the part; parts that are not in it
-          are learnt.
+      argument: its name in messages.
+      statistics: numbers of the training rows by the text of the part; those of other parts are
+        learnt.
       functions: the user's own functions by name.
-      learning: whether these are the rows of training.
+      learning: whether these are the training rows.
     """
 
     table: TypedTable
@@ -152,7 +150,7 @@ class Reading:
     learning: bool
 
     def refuse(self, node: Node, expected: str, got: str, remedy: str = "") -> ValueError:
-        """The error to raise on a part."""
+        """The error to raise for a part."""
         argument = self.argument if self.learning else "table"
         return refuse(argument, self.text, node.span, expected, got, remedy)
 
@@ -161,7 +159,7 @@ class Reading:
         return self.table.column(self.argument if self.learning else "table", node.name)
 
     def learnt(self, node: Node, learn: Callable[[], Any]) -> Any:
-        """A number, or several, of the rows of training."""
+        """One or more numbers of the training rows."""
         key = str(node)
         if key not in self.statistics:
             if not self.learning:
@@ -190,7 +188,7 @@ def label_columns(node: Node) -> tuple[str, ...]:
 
 
 def number_columns(node: Node) -> tuple[str, ...]:
-    """The columns that a part reads otherwise: as numbers, or as labels where they are none."""
+    """The columns that a part reads as numbers, or else as labels."""
     if isinstance(node, Column):
         return (node.name,)
     if isinstance(node, Call) and node.function not in ("C", "S", "T", "[]"):
@@ -206,8 +204,8 @@ def evaluate(node: Node, reading: Reading) -> Values:
     """A part of a formula as numbers, (N,).
 
     Raises:
-      ValueError: a column of text, a function with other arguments than it has, a value that is not
-        finite; with the part and the row.
+      ValueError: a column of text, a function with wrong arguments, or a value that is not finite;
+        the message names the part and the row.
     """
     return np.broadcast_to(_value(node, reading), (len(reading.table),)).astype(float)
 
@@ -248,9 +246,9 @@ def column_numbers(node: Column, reading: Reading) -> Values:
 
 
 def check_categories(node: Column, column: TypedColumn, reading: Reading) -> None:
-    """Refuses a column of text as categories where its cells mean numbers: each would be a category
-    of its own. Few texts that rows repeat are categories, and it is said where nothing but signs is
-    beside the numbers."""
+    """Refuses a column of text as categories if its cells mean numbers, as each cell would be a
+    category. A few texts that rows repeat are categories; a warning is given if they are numbers
+    with signs."""
     near = column.near_numbers
     if near is None:
         _check_few_levels(node, column, reading)
@@ -260,21 +258,21 @@ def check_categories(node: Column, column: TypedColumn, reading: Reading) -> Non
     if not near.are_named:
         warnings.warn(
             f"{reading.argument}: {node.name!r} is text, as {near.cell[:40]!r}, and each text is "
-            "a category. If "
-            f"numbers are meant, write {near.advice}; C({node}) says that categories are.",
+            f"a category. If numbers are meant, write {near.advice}; C({node}) says that "
+            "categories are.",
             UserWarning,
             stacklevel=2,
         )
 
 
 def _check_few_levels(node: Column, column: TypedColumn, reading: Reading) -> None:
-    """Refuses a column of text of which nearly each row has a text of its own: it is a name, a
-    note, or a number with something beside it, and no category."""
-    number, rows = len(column.labels().levels().names), len(column.values)
+    """Refuses a column of text if nearly each row has its own text: it is a name, a note, or a
+    number with something beside it, and no category."""
+    number = len(column.labels().levels().names)
+    rows = len(column.values)
     is_few = rows < FEWEST_ROWS or number <= MOST_LEVELS * rows
-    if (
-        column.declared is not None or is_few or number > MOST_COLUMNS
-    ):  # of very many another error says more
+    # The error for very many levels says more.
+    if column.declared is not None or is_few or number > MOST_COLUMNS:
         return
     got = (
         f"{number:,} different texts in {rows:,} rows of {node.name!r}, such as "
@@ -287,14 +285,16 @@ def _check_few_levels(node: Column, column: TypedColumn, reading: Reading) -> No
     raise reading.refuse(node, "categories that rows share", got, remedy)
 
 
-FEWEST_ROWS, MOST_LEVELS = 10, 0.5
-"""Rows from which on a column of text may have this share of them as levels, at most."""
+FEWEST_ROWS = 10
+"""Least number of rows for which the levels of a column of text are limited."""
+MOST_LEVELS = 0.5
+"""The most levels of a column of text, as a share of its rows."""
 MOST_COLUMNS = 2000
-"""Columns of a term, and levels of a category, at most."""
+"""The most columns of a term, and the most levels of a category."""
 
 
 def _near_numbers(node: Column, near: NearNumbers, reading: Reading) -> ValueError:
-    """The error to raise where text means numbers."""
+    """The error to raise if text means numbers."""
     got = (
         f"{near.cell[:40]!r} in {reading.table.row_name(near.place)} of {node.name!r}, and texts "
         "like it"
@@ -304,26 +304,20 @@ def _near_numbers(node: Column, near: NearNumbers, reading: Reading) -> ValueErr
 
 
 def not_numbers_error(node: Column, column: TypedColumn, reading: Reading) -> ValueError:
-    """The error to raise where a column of numbers was expected."""
+    """The error to raise for another column than one of numbers."""
     expected = f"a column of numbers, {node.name!r}"
     if column.kind == "time":
         remedy = (
             "Make them numbers: (table[name] - table[name].min()).dt.days; or write C(...) for a "
             "category a day."
         )
-        return reading.refuse(
-            node,
-            "numbers, text or categories in the terms of the formula",
-            f"dates in [{node.name!r}]",
-            remedy,
-        )
+        expected = "numbers, text or categories in the terms of the formula"
+        return reading.refuse(node, expected, f"dates in [{node.name!r}]", remedy)
     if column.kind == "digits":
         cells = [str(cell) for cell in column.values[~are_missing(column.values)]]
-        points = (
-            " (without the points, if these divide thousands)"
-            if all(map(OF_POINTS.fullmatch, cells))
-            else ""
-        )
+        points = ""
+        if all(map(OF_POINTS.fullmatch, cells)):
+            points = " (without the points, if these divide thousands)"
         remedy = (
             f"Write C({node}) for categories, or give numbers: "
             f"table[{node.name!r}].astype(float){points}."
@@ -334,11 +328,10 @@ def not_numbers_error(node: Column, column: TypedColumn, reading: Reading) -> Va
     if column.near_numbers is not None:
         return _near_numbers(node, column.near_numbers, reading)
     bad = column.not_numbers()
-    cell = (
-        f"{str(column.values[bad[0]])[:40]!r} in {reading.table.row_name(int(bad[0]))}"
-        if len(bad)
-        else "text"
-    )
+    cell = "text"
+    if len(bad):
+        value = str(column.values[bad[0]])[:40]
+        cell = f"{value!r} in {reading.table.row_name(int(bad[0]))}"
     if column.kind == "mixed":
         remedy = f"Correct the cell, or write C({node}) for a category of each value."
         return reading.refuse(node, expected, f"{cell} ({len(bad)} such)", remedy)
@@ -356,23 +349,21 @@ def _operation(node: Operation, reading: Reading) -> Any:
 
 
 def _comparison(node: Operation, reading: Reading) -> Any:
-    """1 where it holds, else 0; of labels `==` and `!=` alone."""
+    """1 where a comparison holds, else 0; labels have only `==` and `!=`."""
     if isinstance(node.right, Text):
         if not isinstance(node.left, Column) or node.operator not in ("==", "!="):
             raise reading.refuse(node, "a column == a text", repr(str(node)))
         column = reading.column(node.left)
         levels = reading.learnt(node, lambda: column.labels().levels())
-        wanted = levels.find_code(node.right.text)
-        if wanted < 0:
-            shown = list(levels.names)[:20]
-            raise reading.refuse(
-                node.right, f"a value of {node.left.name!r}: {shown}", repr(node.right.text)
-            )
-        same = levels.find_codes(column.labels()) == wanted
-        return (same if node.operator == "==" else ~same).astype(float)
-    return COMPARISONS[node.operator](
-        _value(node.left, reading), _value(node.right, reading)
-    ).astype(float)
+        code = levels.find_code(node.right.text)
+        if code < 0:
+            expected = f"a value of {node.left.name!r}: {list(levels.names)[:20]}"
+            raise reading.refuse(node.right, expected, repr(node.right.text))
+        is_equal = levels.find_codes(column.labels()) == code
+        return (is_equal if node.operator == "==" else ~is_equal).astype(float)
+    left = _value(node.left, reading)
+    right = _value(node.right, reading)
+    return COMPARISONS[node.operator](left, right).astype(float)
 
 
 def _call(node: Call, reading: Reading) -> Any:
@@ -382,21 +373,18 @@ def _call(node: Call, reading: Reading) -> Any:
     if name == "I":
         return _value(_only(node, reading), reading)
     if name in ELEMENTWISE:
-        arguments = [
-            _value(argument, reading)
-            for argument in _exactly(node, MOST_ARGUMENTS.get(name, 1), reading)
-        ]
+        arguments = _exactly(node, MOST_ARGUMENTS.get(name, 1), reading)
+        values = [np.asarray(_value(argument, reading), float) for argument in arguments]
         with np.errstate(all="ignore"):
-            value = ELEMENTWISE[name](*(np.asarray(argument, float) for argument in arguments))
-        return _finite(node, value, reading)
+            result = ELEMENTWISE[name](*values)
+        return _finite(node, result, reading)
     if name in STATISTICS:
-        values = evaluate(_only(node, reading), reading)
-        return reading.learnt(node, lambda: float(STATISTICS[name](values)))
+        row_values = evaluate(_only(node, reading), reading)
+        return reading.learnt(node, lambda: float(STATISTICS[name](row_values)))
     if name in CENTRED:
         return _centre(node, name, reading)
-    raise reading.refuse(
-        node, "a function of numbers", repr(node.function), f"Functions are {listed_functions()}."
-    )
+    remedy = f"Functions are {listed_functions()}."
+    raise reading.refuse(node, "a function of numbers", repr(node.function), remedy)
 
 
 def _centre(node: Call, name: str, reading: Reading) -> Values:
@@ -405,19 +393,17 @@ def _centre(node: Call, name: str, reading: Reading) -> Values:
     if name == "center":
         return values - mean
     if not deviation > EXACT * max(1e-300, float(np.abs(values).max(initial=0.0))):
-        raise reading.refuse(
-            node, "a column with more than one value", "a constant one", "Leave it out."
-        )
+        expected = "a column with more than one value"
+        raise reading.refuse(node, expected, "a constant one", "Leave it out.")
     return (values - mean) / deviation
 
 
 def _call_user_function(node: Call, reading: Reading) -> Values:
-    """A function of the user's own: called with arrays (N,), it returns another."""
+    """The values of a user's own function, which takes and returns arrays (N,)."""
     arguments = [evaluate(argument, reading) for argument in node.arguments]
     if node.named:
-        raise reading.refuse(
-            node, "arguments without names, for a function of your own", repr(str(node))
-        )
+        expected = "arguments without names, for a function of your own"
+        raise reading.refuse(node, expected, repr(str(node)))
     value = _user_values(node, arguments, reading)
     if reading.learning and len(value) > 1:
         _check_row_by_row(node, arguments, value, reading)
@@ -425,7 +411,7 @@ def _call_user_function(node: Call, reading: Reading) -> Values:
 
 
 def _user_values(node: Call, arguments: list[np.ndarray], reading: Reading) -> Values:
-    """The result of a function of the user's own, as float64. It gets copies: it may write into
+    """The result of a user's own function, as float64. It gets copies, as it may write into
     them."""
     rows = len(arguments[0]) if arguments else len(reading.table)
     value = reading.functions[node.function](*(argument.copy() for argument in arguments))
@@ -443,15 +429,15 @@ def _user_values(node: Call, arguments: list[np.ndarray], reading: Reading) -> V
 def _check_row_by_row(
     node: Call, arguments: list[np.ndarray], value: Values, reading: Reading
 ) -> None:
-    """Refuses a function whose value in a row depends on the other rows: later rows would be moved
-    by their own."""
+    """Refuses a function whose value in a row depends on the other rows: in later tables it would
+    change with them."""
     half = slice(None, None, 2)
-    of_some = _user_values(node, [argument[half][::-1] for argument in arguments], reading)[::-1]
-    whole = np.where(np.isfinite(value), value, 0.0)[half]
-    size = np.abs(whole).max(initial=0.0)
-    if not np.allclose(
-        np.where(np.isfinite(of_some), of_some, 0.0), whole, rtol=ALIKE, atol=ALIKE * size
-    ):
+    reversed_half = [argument[half][::-1] for argument in arguments]
+    of_half = _user_values(node, reversed_half, reading)[::-1]
+    expected_half = np.where(np.isfinite(value), value, 0.0)[half]
+    size = np.abs(expected_half).max(initial=0.0)
+    of_half = np.where(np.isfinite(of_half), of_half, 0.0)
+    if not np.allclose(of_half, expected_half, rtol=ALIKE, atol=ALIKE * size):
         expected = f"the same value in a row from {node.function}, whatever other rows there are"
         remedy = (
             "Means of training are kept by I(x - mean(x)), scale(x), center(x), poly(x, 2) and "
@@ -472,15 +458,14 @@ def _exactly(node: Call, number: int, reading: Reading) -> tuple[Node, ...]:
 
 
 def _finite(node: Node, value: Any, reading: Reading) -> Any:
-    """A value, if it is finite in all rows. Missing cells are refused before any arithmetic."""
-    bad = np.flatnonzero(~np.isfinite(np.broadcast_to(value, (len(reading.table),))))
+    """A value, if it is finite in all rows. Missing cells were refused before any arithmetic."""
+    values = np.broadcast_to(value, (len(reading.table),))
+    bad = np.flatnonzero(~np.isfinite(values))
     if not len(bad):
         return value
     row = int(bad[0])
     cells = {name: reading.table.columns[name].values[row] for name in find_columns(node)}
     at = ", ".join(f"{name} = {cell}" for name, cell in cells.items())
-    bad_value = float(np.broadcast_to(value, (len(reading.table),))[row])
-    got = f"{bad_value:g} in {reading.table.row_name(row)}, where {at} ({len(bad)} such)"
-    raise reading.refuse(
-        node, f"finite values of {node}", got, "Leave these rows out, or change the term."
-    )
+    got = f"{float(values[row]):g} in {reading.table.row_name(row)}, where {at} ({len(bad)} such)"
+    remedy = "Leave these rows out, or change the term."
+    raise reading.refuse(node, f"finite values of {node}", got, remedy)

@@ -1,4 +1,4 @@
-"""A formula, from text to parts, by a closed grammar.
+"""A formula as its parts, by a closed grammar.
 
     formula:  [response] ~ terms
     terms:    [+ | -] product { (+ | -) product }
@@ -9,8 +9,8 @@
     groups:   column { (: | /) column }
     numbers:  arithmetic on columns, with the listed functions
 
-What does not follow it is an error with a mark under its place. Nothing is dropped, and nothing is
-evaluated here."""
+A text that does not follow it is an error with a mark under its place. Nothing is ignored, and
+nothing is evaluated here."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ from vijax.data.formulas.syntax import (
 from vijax.data.formulas.tokens import LISTED, QUOTES, WORDS, Token, read_tokens, refuse
 
 MOST_DEEP = 40
-"""Parentheses within parentheses, at most."""
+"""The most parentheses within each other."""
 MOST_CHAINED = 200
-"""Operators in a row, at most, where their parts stand within each other."""
+"""The most operators in a row, if their parts are nested."""
 OPENING, CLOSING = "([{", ")]}"
 LOGIC = {
     "and": "Write a product: (x > 1) * (x < 3).",
@@ -52,7 +52,7 @@ LOGIC = {
     "if": "Write a product: (x > 1) * x.",
     "in": "Write (h == 'a') + (h == 'b').",
 }
-"""What is written in the place of words of logic."""
+"""The remedies for words of logic."""
 BAR = "Write bars in parentheses: y ~ x + (x | g), or (x || g) where they are independent."
 
 
@@ -65,17 +65,19 @@ def parse(text: str, argument: str = "formula", functions: Collection[str] = ())
       functions: names of the user's own functions.
 
     Raises:
-      ValueError: a part that the grammar does not have; the message marks it.
+      ValueError: a part outside the grammar; the message marks it.
 
-    >>> made = parse("log(y) ~ x * h + (x || g/h)")
-    >>> str(made.response), [str(term) for _, term in made.addends], [(bar.factor, bar.correlated) for bar in made.bars]
-    ('log(y)', ['x * h'], [('g', False), ('g:h', False)])
+    >>> formula = parse("log(y) ~ x * h + (x || g/h)")
+    >>> str(formula.response), [str(term) for _, term in formula.addends]
+    ('log(y)', ['x * h'])
+    >>> [(bar.factor, bar.correlated) for bar in formula.bars]
+    [('g', False), ('g:h', False)]
     """
     return _Reader(text, argument, functions).formula()
 
 
 class _Reader:
-    """A place in the words of a formula; each method reads one part and moves on."""
+    """A place in the words of a formula; each method reads one part and moves the place."""
 
     def __init__(self, text: str, argument: str, functions: Collection[str]):
         self.text = unicodedata.normalize("NFC", text)  # as names of columns are
@@ -92,37 +94,35 @@ class _Reader:
         return self.tokens[self.place]
 
     def next(self) -> Token:
-        """The word at the place; the place moves on."""
+        """The word at the place; moves the place on."""
         token = self.token
         self.place += token.kind != "end"
         return token
 
     def is_next(self, *operators: str) -> bool:
-        """True where one of these operators is at the place."""
+        """True if one of these operators is at the place."""
         return self.token.kind == "operator" and self.token.text in operators
 
     def take(self, operator: str, after: str) -> Token:
-        """Moves past an operator; refuses another word."""
+        """Moves past an operator; raises an error at another word."""
         if not self.is_next(operator):
             raise self.refuse_token(f"{operator!r} {after}")
         return self.next()
 
     def refuse(self, span: Span, expected: str, got: str, remedy: str = "") -> ValueError:
-        """The error to raise on a part."""
+        """The error to raise for a part."""
         return refuse(self.argument, self.text, span, expected, got, remedy)
 
     def refuse_token(self, expected: str, remedy: str = LISTED) -> ValueError:
-        """The error to raise on the word at the place."""
+        """The error to raise for the word at the place."""
         token = self.token
-        got = (
-            "the end of the formula"
-            if token.kind == "end"
-            else repr(self.text[token.start : token.end])
-        )
+        got = repr(self.text[token.start : token.end])
+        if token.kind == "end":
+            got = "the end of the formula"
         return self.refuse((token.start, token.end), expected, got, remedy)
 
     def deeper(self, read: Callable[[], Any]) -> Any:
-        """Reads what stands between parentheses."""
+        """Reads the part between parentheses."""
         self.depth += 1
         if self.depth > MOST_DEEP:
             raise self.refuse_token(f"at most {MOST_DEEP} parentheses within each other", "")
@@ -146,7 +146,7 @@ class _Reader:
         return Formula(self.text, self.argument, response, addends, bars)
 
     def missing_operator_remedy(self) -> str:
-        """The remedy where two terms stand beside each other."""
+        """The remedy for two terms side by side."""
         if self.is_next("|", "||"):
             return BAR
         if self.is_next("==", "!=", "<", ">", "<=", ">=", "%", "//"):
@@ -156,21 +156,19 @@ class _Reader:
         return LISTED
 
     def addends_and_bars(self) -> tuple[tuple[tuple[str, Node], ...], tuple[Bar, ...]]:
-        """The terms to the right of ~, and those of groups among them."""
+        """The terms to the right of ~, and the group effects among them."""
         addends: list[tuple[str, Node]] = []
         bars: list[Bar] = []
         sign = self.next().text if self.is_next("+", "-") else "+"
         while True:
             start = self.token.start
             if self.is_bar():
-                own = self.bar()
+                new_bars = self.bar()
                 if sign == "-":
-                    raise self.refuse(
-                        (start, own[-1].span[1]),
-                        "group effects that are added",
-                        "a minus before them",
-                    )
-                bars += own
+                    span = (start, new_bars[-1].span[1])
+                    expected = "group effects that are added"
+                    raise self.refuse(span, expected, "a minus before them")
+                bars += new_bars
             else:
                 addends.append((sign, self.product()))
             if not self.is_next("+", "-"):
@@ -183,7 +181,7 @@ class _Reader:
         if self.is_next("+", "-"):
             sign = self.next()
             first = self.product()
-            # A minus at the beginning takes away from the intercept, which is implied.
+            # A minus at the beginning removes from the intercept, which is implied.
             left: Node = first if sign.text == "+" else Sign(first, (sign.start, first.span[1]))
         else:
             left = self.product()
@@ -206,47 +204,38 @@ class _Reader:
         while self.is_next(*operators):
             number += 1
             if number > MOST_CHAINED:
-                raise self.refuse_token(
-                    f"at most {MOST_CHAINED} operators in a row within parentheses", ""
-                )
+                expected = f"at most {MOST_CHAINED} operators in a row within parentheses"
+                raise self.refuse_token(expected, "")
             operator = self.next().text
             right = part()
             left = Operation(operator, left, right, (left.span[0], right.span[1]))
         return left
 
     def power(self) -> Node:
-        """A term, perhaps to a power."""
+        """A term, or a term to a power."""
         base = self.term()
         if not self.is_next("**", "^"):
             return base
         self.next()
         token = self.token
         if token.kind != "number" or not token.text.isdigit() or not 1 <= int(token.text) <= 9:
-            raise self.refuse_token(
-                "a whole number from 1 to 9 after **, the order of interactions"
-            )
+            expected = "a whole number from 1 to 9 after **, the order of interactions"
+            raise self.refuse_token(expected)
         self.next()
+        span = (base.span[0], token.end)
         if isinstance(base, Column | Call | Number):
             remedy = f"Write I({base}**{token.text}) for a power, (a + b)**2 for interactions."
-            raise self.refuse(
-                (base.span[0], token.end),
-                "a sum of terms before **",
-                repr(f"{base}**{token.text}"),
-                remedy,
-            )
-        return Operation(
-            "**", base, Number(token.text, (token.start, token.end)), (base.span[0], token.end)
-        )
+            got = repr(f"{base}**{token.text}")
+            raise self.refuse(span, "a sum of terms before **", got, remedy)
+        return Operation("**", base, Number(token.text, (token.start, token.end)), span)
 
     def term(self) -> Node:
         """A single term."""
         token = self.token
         if token.kind == "number":
             if token.text not in ("0", "1"):
-                remedy = f"Write I(...) around arithmetic. {LISTED}"
-                raise self.refuse_token(
-                    "0 or 1, for no intercept or one, as the only numbers among terms", remedy
-                )
+                expected = "0 or 1, for no intercept or one, as the only numbers among terms"
+                raise self.refuse_token(expected, f"Write I(...) around arithmetic. {LISTED}")
             return Number(token.text, self.span(self.next()))
         if self.is_next("{"):
             return self.braces()
@@ -271,12 +260,8 @@ class _Reader:
         """Terms between parentheses."""
         start = self.next().start
         if self.has_bar():
-            raise self.refuse(
-                (start, start + 1),
-                "group effects as terms of their own, added to the others",
-                "others",
-                BAR,
-            )
+            expected = "group effects as terms of their own, added to the others"
+            raise self.refuse((start, start + 1), expected, "others", BAR)
         inner = self.deeper(self.sum)
         if self.is_next("|", "||"):
             raise self.refuse_token("group effects as terms of their own, added to the others", BAR)
@@ -285,16 +270,16 @@ class _Reader:
 
     # --- group effects ----------------------------------------------------------------------------
     def is_bar(self) -> bool:
-        """True where group effects begin."""
+        """True if group effects begin at the place."""
         return self.is_next("(") and self.has_bar(self.place + 1)
 
     def has_bar(self, place: int | None = None) -> bool:
-        """True where the parentheses that begin before a place hold a bar of their own."""
+        """True if the parentheses that begin before a place have a bar of their own."""
         return self.has_operator(("|", "||"), self.place if place is None else place)
 
     def has_operator(self, operators: tuple[str, ...], place: int) -> bool:
-        """True where the brackets that begin before a place hold one of these operators, outside of
-        others within."""
+        """True if the brackets that begin before a place have one of these operators, outside inner
+        brackets."""
         depth = 0
         for token in self.tokens[place:]:
             if token.kind != "operator":
@@ -327,11 +312,11 @@ class _Reader:
             raise self.refuse_token("')' after the groups", remedy)
         span = (start, self.next().end)
         levels: list[tuple[str, ...]] = []
+        above: tuple[str, ...] = ()
         for columns in nested:
-            levels.append((*(levels[-1] if levels else ()), *columns))
-        return [
-            Bar(terms, tuple(dict.fromkeys(columns)), bar.text == "|", span) for columns in levels
-        ]
+            above = (*above, *columns)
+            levels.append(tuple(dict.fromkeys(above)))
+        return [Bar(terms, columns, bar.text == "|", span) for columns in levels]
 
     def groups(self) -> list[tuple[str, ...]]:
         """Columns that name groups, at each level of nesting."""
@@ -368,7 +353,7 @@ class _Reader:
         return self.column_or_level(Column(token.text, self.span(token)))
 
     def column_or_level(self, column: Column) -> Node:
-        """A column, or `column['level']`, of a response: 1 where it has the level."""
+        """A column, or `column['level']`, for a response: 1 where the column has the level."""
         if not self.is_next("["):
             return column
         self.next()
@@ -382,12 +367,11 @@ class _Reader:
     def call(self, token: Token, as_term: bool) -> Node:
         """A call of a listed function."""
         function = self.function(token)
-        span_of_name = self.span(token)
+        name_span = self.span(token)
         if not as_term and function in COLUMN_MAKERS:
+            expected = "functions of numbers inside of arithmetic"
             remedy = f"Write {token.text}(...) as a term of its own."
-            raise self.refuse(
-                span_of_name, "functions of numbers inside of arithmetic", repr(token.text), remedy
-            )
+            raise self.refuse(name_span, expected, repr(token.text), remedy)
         self.next()
         arguments: list[Node] = []
         named: list[tuple[str, Node]] = []
@@ -403,21 +387,18 @@ class _Reader:
             else:
                 arguments.append(self.argument_value())
         span = (token.start, self.next().end)
-        twice = len({key for key, _ in named}) < len(named)
-        if twice:
+        if len({key for key, _ in named}) < len(named):
             raise self.refuse(span, "each argument once", repr(self.text[span[0] : span[1]]))
-        return Call(
-            SPELLINGS.get(function, function), tuple(arguments), tuple(named), span, function
-        )
+        name = SPELLINGS.get(function, function)
+        return Call(name, tuple(arguments), tuple(named), span, function)
 
     def comma_between_arguments(self) -> None:
-        """Moves past a comma; what stands there instead is refused, with the spelling of it that is
-        read."""
+        """Moves past a comma; raises an error at another word, with a spelling that can be read."""
         if not self.is_next(","):
-            by_word = (
-                self.token.kind == "name" and not self.token.quoted and self.token.text in LOGIC
-            )
-            remedy = LOGIC[self.token.text] if by_word else LISTED
+            token = self.token
+            remedy = LISTED
+            if token.kind == "name" and not token.quoted and token.text in LOGIC:
+                remedy = LOGIC[token.text]
             if self.is_next(*COMPARISONS):
                 remedy = (
                     "One comparison stands alone: write (x > 1) * (x < 3), and the column first: "
@@ -427,8 +408,8 @@ class _Reader:
         self.next()
 
     def function(self, token: Token) -> str:
-        """The function that a name says, as it is spelt; an error that lists all of them for
-        another."""
+        """The function of a name, in its spelling; for another name an error that lists all
+        functions."""
         if (
             token.text in self.functions
             or token.text in SPELLINGS
@@ -438,20 +419,17 @@ class _Reader:
             return token.text
         remedy = (
             f"Functions are {listed_functions()}. Your own: vijax.glmm(..., functions={{'f': "
-            f"f}}), in Python alone. "
-            "Nothing else is ever called."
+            f"f}}), in Python alone. Nothing else is ever called."
         )
         raise self.refuse(self.span(token), "a listed function", repr(token.text), remedy)
 
     def is_named(self) -> bool:
-        """True where a named argument begins."""
-        after = self.tokens[self.place + 1] if self.place + 1 < len(self.tokens) else self.token
-        return (
-            self.token.kind == "name"
-            and not self.token.quoted
-            and after.kind == "operator"
-            and after.text == "="
-        )
+        """True if a named argument begins at the place."""
+        following = self.token
+        if self.place + 1 < len(self.tokens):
+            following = self.tokens[self.place + 1]
+        is_name = self.token.kind == "name" and not self.token.quoted
+        return is_name and following.kind == "operator" and following.text == "="
 
     def argument_value(self) -> Node:
         """An argument: arithmetic, a text, a list of numbers or texts, True or False, or the name
@@ -480,15 +458,14 @@ class _Reader:
 
     # --- arithmetic -------------------------------------------------------------------------------
     def comparison(self) -> Node:
-        """Arithmetic, perhaps compared with other."""
+        """Arithmetic, or a comparison of two sides."""
         left = self.arithmetic()
         if not self.is_next(*COMPARISONS):
             return left
         operator = self.next().text
         token = self.token
-        right = (
-            Text(self.next().text, self.span(token)) if token.kind == "text" else self.arithmetic()
-        )
+        is_text = token.kind == "text"
+        right = Text(self.next().text, self.span(token)) if is_text else self.arithmetic()
         return Operation(operator, left, right, (left.span[0], right.span[1]))
 
     def arithmetic(self) -> Node:
@@ -508,7 +485,7 @@ class _Reader:
         return inner if token.text == "+" else Sign(inner, (token.start, inner.span[1]))
 
     def arithmetic_power(self) -> Node:
-        """A number, perhaps to a power."""
+        """A number, or a number to a power."""
         base = self.operand()
         if not self.is_next("**", "^"):
             return base

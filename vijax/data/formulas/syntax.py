@@ -1,4 +1,4 @@
-"""The parts of a formula. Equal parts have equal texts, and a text names one part only."""
+"""The parts of a formula. Equal parts have equal texts, and different parts have different ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Number:
 
 @dataclasses.dataclass(frozen=True)
 class Constant:
-    """A number with a name, as np.pi."""
+    """A number with a name, such as np.pi."""
 
     name: str
     span: Span = dataclasses.field(default=NO_SPAN, compare=False)
@@ -80,7 +80,7 @@ class Sign:
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """Two parts and an operator between them: of terms or, inside of calls, of numbers."""
+    """Two parts and an operator between them: terms or, inside calls, numbers."""
 
     operator: str
     left: Node
@@ -89,7 +89,7 @@ class Operation:
 
     def __str__(self) -> str:
         rank = RANKS[self.operator]
-        # What stands to the right of - and / is bound by its parentheses; powers bind to the right.
+        # The right side of - and / needs its parentheses; powers bind to the right.
         left = _parenthesise(self.left, rank + (self.operator == "**"))
         right = _parenthesise(self.right, rank + (self.operator != "**"))
         return f"{left} {self.operator} {right}"
@@ -128,22 +128,24 @@ RANKS = {
     ":": 3,
     "**": 4,
 }
-"""How closely operators bind."""
+"""The ranks of operators: a higher one binds more closely."""
 
 
 def _parenthesise(node: Node, rank: int) -> str:
-    """The text of a part beside an operator, in parentheses where it needs them."""
-    own = (
-        RANKS[node.operator] if isinstance(node, Operation) else 3 if isinstance(node, Sign) else 5
-    )
-    return f"({node})" if own < rank else str(node)
+    """The text of a part beside an operator, in parentheses if it needs them."""
+    own_rank = 5
+    if isinstance(node, Operation):
+        own_rank = RANKS[node.operator]
+    elif isinstance(node, Sign):
+        own_rank = 3
+    return f"({node})" if own_rank < rank else str(node)
 
 
 class Bar(NamedTuple):
-    """A term of group effects, as it is written.
+    """A term of group effects.
 
     Attributes:
-      terms: what stands to the left of the bar.
+      terms: the part to the left of the bar.
       columns: the columns whose values, together, name a group.
       correlated: False for `||`.
       span: its place.
@@ -166,12 +168,12 @@ class Bar(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Formula:
-    """A formula as it was parsed.
+    """A parsed formula.
 
     Attributes:
-      text: as it was given.
-      argument: what it is called in messages.
-      response: what stands to the left of ~; None where nothing does.
+      text: the text of the formula.
+      argument: its name in messages.
+      response: the part to the left of ~; None without one.
       addends: signs and terms outside bars.
       bars: the terms of group effects.
     """

@@ -10,7 +10,7 @@ from vijax.checks import require
 
 TokenKind = Literal["name", "number", "text", "operator", "end"]
 MOST_LETTERS = 20_000
-"""Letters of a formula, at most."""
+"""The most letters of a formula."""
 OPERATORS = ("||", "**", "//", "<=", ">=", "==", "!=", *"~+-*/:|()[]{},=^%<>")
 QUOTES = "A name that is no word of letters, digits, _ and . stands between backquotes: `a b`."
 LISTED = (
@@ -18,14 +18,13 @@ LISTED = (
     "functions are read."
 )
 WORDS = ("True", "False", "None", "np.pi", "np.e", "pi")
-"""Names that stand for a value in arithmetic: a column of such a name stands between backquotes
-there."""
+"""Names of values in arithmetic: a column of this name needs backquotes there."""
 PARAMETERS = ("Intercept", "sigma", "nu", "alpha", "kappa", "psi", "threshold")
-"""Names that regressions have for something else: the coefficient of a column of such a name is
+"""Names that regressions use for other quantities: the coefficient of a column of this name is
 called `sigma`."""
 NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 NAME = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
-"""A name, but for the marks that letters of some scripts carry (`_end_of_name`)."""
+"""A name, without the marks that letters of some scripts carry (`_end_of_name`)."""
 REST_OF_NAME = re.compile(r"\w*(?:\.\w+)*")
 
 
@@ -33,11 +32,11 @@ class Token(NamedTuple):
     """A word of a formula.
 
     Attributes:
-      kind: what it is.
-      text: what it says: a name without its backquotes, a text without its quotes.
+      kind: its kind.
+      text: its content: a name without its backquotes, a text without its quotes.
       start: the place of its first letter.
-      end: the place after its last.
-      quoted: True of a name between backquotes, which is a column whatever it says.
+      end: the place after its last letter.
+      quoted: True for a name between backquotes, which is always a column.
     """
 
     kind: TokenKind
@@ -48,10 +47,10 @@ class Token(NamedTuple):
 
 
 class FormulaError(ValueError):
-    """A part of a formula that is not read.
+    """A part of a formula that cannot be read.
 
     Attributes:
-      said: the message in a line.
+      said: the message in one line.
       marked: the formula, and below it a mark under the place, in two lines.
     """
 
@@ -67,7 +66,7 @@ class FormulaError(ValueError):
 def refuse(
     argument: str, text: str, span: tuple[int, int], expected: str, got: str, remedy: str = ""
 ) -> FormulaError:
-    """The error to raise on a part of a formula: it names the part, and marks its place.
+    """The error to raise for a part of a formula: it names the part, and marks its place.
 
     >>> print(refuse("formula", "y ~ x g", (6, 7), "an operator between terms", "'g'", "Write x + g."))
     formula: expected an operator between terms, got 'g'. Write x + g.
@@ -75,28 +74,28 @@ def refuse(
               ^
     """
     start, end = span
-    # Of a long formula the part around the place is shown.
+    # Only the part around the place is shown of a long formula.
     first = max(0, start - 60)
-    shown = re.sub(r"\s", " ", text[first : end + 60])
-    before, after = "..." * (first > 0), "..." * (end + 60 < len(text))
+    excerpt = re.sub(r"\s", " ", text[first : end + 60])
+    before = "..." * (first > 0)
+    after = "..." * (end + 60 < len(text))
     mark = " " * (len(before) + start - first) + "^" * max(1, min(end - start, 60))
     after_dot = f" {remedy}" if remedy else ""
-    said = f"{argument}: expected {expected}, got {got}.{after_dot}"
-    return FormulaError(said, f"    {before}{shown}{after}\n    {mark}")
+    message = f"{argument}: expected {expected}, got {got}.{after_dot}"
+    return FormulaError(message, f"    {before}{excerpt}{after}\n    {mark}")
 
 
 def read_tokens(text: str, argument: str = "formula") -> list[Token]:
-    """The words of a formula, the last one being its end.
+    """The words of a formula, and a last one for its end.
 
     Raises:
-      ValueError: a letter that no formula has, a quote that is not closed.
+      ValueError: a letter that no formula has, or an unclosed quote.
 
     >>> [token.text for token in read_tokens("y ~ np.log(`a b`)")]
     ['y', '~', 'np.log', '(', 'a b', ')', '']
     """
-    require(
-        len(text) <= MOST_LETTERS, argument, f"at most {MOST_LETTERS:,} letters", f"{len(text):,}"
-    )
+    expected = f"at most {MOST_LETTERS:,} letters"
+    require(len(text) <= MOST_LETTERS, argument, expected, f"{len(text):,}")
     tokens: list[Token] = []
     place = 0
     while place < len(text):
@@ -145,33 +144,39 @@ def _end_of_name(text: str, place: int) -> int:
 
 def _quoted_name(text: str, place: int, argument: str) -> Token:
     """A name between backquotes; two backquotes within it stand for one."""
-    name, at = "", place + 1
+    name = ""
+    at = place + 1
     while at < len(text):
         if text.startswith("``", at):
-            name, at = name + "`", at + 2
+            name += "`"
+            at += 2
         elif text[at] == "`":
             if not name:
                 raise refuse(argument, text, (place, at + 1), "a name between backquotes", "none")
             return Token("name", name, place, at + 1, quoted=True)
         else:
-            name, at = name + text[at], at + 1
+            name += text[at]
+            at += 1
     raise refuse(argument, text, (place, len(text)), "a second backquote after the name", "none")
 
 
 def _quoted_text(text: str, place: int, argument: str) -> Token:
     """A text between quotes, in which a backslash makes the next letter stand for itself."""
-    quote, said, at = text[place], "", place + 1
+    quote = text[place]
+    content = ""
+    at = place + 1
     while at < len(text) and text[at] != quote:
         if text[at] == "\\" and at + 1 < len(text):
             at += 1
-        said, at = said + text[at], at + 1
+        content += text[at]
+        at += 1
     if at >= len(text):
         raise refuse(argument, text, (place, len(text)), f"a second {quote} after the text", "none")
-    return Token("text", said, place, at + 1)
+    return Token("text", content, place, at + 1)
 
 
 def quote_name(name: str) -> str:
-    """The name of a column as a formula has it: between backquotes unless it is a plain word.
+    """The name of a column as formulas need it: between backquotes unless it is a plain word.
 
     >>> quote_name("x"), quote_name("a b"), quote_name("a`b"), quote_name("Sepal.Length"), quote_name("True")
     ('x', '`a b`', '`a``b`', 'Sepal.Length', '`True`')
