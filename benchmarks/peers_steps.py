@@ -82,14 +82,14 @@ def vijax_network() -> Callable[[], Any]:
     import jax
 
     import vijax as vi
-    from vijax.app.catalogue.parts.networks import Halves, Perceptron, layers_of
+    from vijax.app.catalogue.parts.networks import Halves, Perceptron, first_layers
 
     net, x = Perceptron("tanh"), pixels()
     encoder = (
         Halves(net, lambda mean, log_sd: (mean, log_sd)),
-        layers_of([256, HIDDEN, 2 * LATENT], (0, 0)),
+        first_layers([256, HIDDEN, 2 * LATENT], (0, 0)),
     )
-    decoder = net, layers_of([LATENT, HIDDEN, 256], (0, 1))
+    decoder = net, first_layers([LATENT, HIDDEN, 256], (0, 1))
     model = vi.models.vae(encoder, decoder, vi.models.observed.bernoulli(), latent_dim=LATENT)
     alg = vi.aevb(model, learning_rate=1e-3)
     return lambda: vi.fit(alg, x, num_steps=NETWORK_STEPS, batch_size=BATCH, key=jax.random.key(0))

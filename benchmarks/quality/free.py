@@ -63,7 +63,7 @@ from structured_digits import HEAD as STRUCTURED  # noqa: E402
 from structured_digits import rows as structured_rows  # noqa: E402
 
 import vijax as vi  # noqa: E402
-from vijax.app.catalogue.parts.networks import Halves, Perceptron, layers_of  # noqa: E402
+from vijax.app.catalogue.parts.networks import Halves, Perceptron, first_layers  # noqa: E402
 from vijax.app.settings.progress import Printer  # noqa: E402
 from vijax.contract.batch import Minibatch  # noqa: E402
 from vijax.fitting.to_arviz import draws_of_density  # noqa: E402
@@ -88,9 +88,9 @@ def digits(a: argparse.Namespace) -> Rows:
     net = Perceptron("tanh")
     encoder = (
         Halves(net, lambda mean, log_sd: (mean, log_sd)),
-        layers_of([256, HIDDEN, 2 * LATENT], (a.seed, 0)),
+        first_layers([256, HIDDEN, 2 * LATENT], (a.seed, 0)),
     )
-    decoder = net, layers_of([LATENT, HIDDEN, 256], (a.seed, 1))
+    decoder = net, first_layers([LATENT, HIDDEN, 256], (a.seed, 1))
     model = vi.models.vae(encoder, decoder, vi.models.observed.bernoulli(), latent_dim=LATENT)
     weighted = vi.estep.amortised(8, objective=vi.objective.importance_weighted())
     for name, estep in (("evidence lower bound", None), ("importance-weighted, 8 draws", weighted)):

@@ -17,7 +17,7 @@ import numpy as np
 
 import vijax as vi
 from vijax.app.catalogue.autoencoders import mixture, potentials
-from vijax.app.catalogue.parts.networks import Halves, Perceptron, layers_of
+from vijax.app.catalogue.parts.networks import Halves, Perceptron, first_layers
 from vijax.families import NormalGamma
 
 HEAD = ["model", "networks begin", "passes", "bound, test", "classes used", "purity", "CPU s"]
@@ -34,8 +34,8 @@ def rows(folder: Path, seed: int) -> Iterator[list[str]]:
         )
     net = Perceptron("tanh")
     nets = (
-        layers_of([256, HIDDEN, 2 * LATENT], (seed, 0)),
-        layers_of([LATENT, HIDDEN, 256], (seed, 1)),
+        first_layers([256, HIDDEN, 2 * LATENT], (seed, 0)),
+        first_layers([LATENT, HIDDEN, 256], (seed, 1)),
     )
     encoder = Halves(net, lambda mean, log_sd: (mean, log_sd))
     plain = vi.models.vae(

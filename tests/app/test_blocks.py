@@ -363,9 +363,7 @@ def test_a_table_of_components_shows_those_that_hold_rows():
     )
     rows = np.array([9996.8, 0.2, 0.0, 3.0])
     leading = {"weight": rows / rows.sum(), "rows": rows}
-    (block,) = emissions.table_of_components(
-        "Components", "poisson", seen, ("a", "b"), leading, rows
-    )
+    (block,) = emissions.component_blocks("Components", "poisson", seen, ("a", "b"), leading, rows)
     assert [row[0] for row in block.rows] == [0, 3]
     assert block.rows[1][2:] == [3.0, 7.0, 8.0]
     assert block.note == "2 of 4 components hold no row and are left out."

@@ -336,7 +336,7 @@ def test_the_order_of_the_bound_is_a_setting(folder):
 def test_perceptrons_are_equal_by_value_and_start_from_their_seed():
     """So that a rebuilt model compiles nothing."""
     assert networks.Perceptron("relu") == networks.Perceptron("relu")
-    one, same, other = (networks.layers_of([5, 4, 3], (seed, 0)) for seed in (0, 0, 1))
+    one, same, other = (networks.first_layers([5, 4, 3], (seed, 0)) for seed in (0, 0, 1))
     np.testing.assert_array_equal(one[0]["weights"], same[0]["weights"])
     assert np.abs(one[0]["weights"] - other[0]["weights"]).max() > 0.1
     h = np.arange(5.0)

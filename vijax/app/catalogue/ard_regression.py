@@ -28,7 +28,7 @@ Settings = model_section(
 
 
 def predictive(run: FittedRun, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Location, scale and degrees of freedom of the Student-t law of y at rows of x."""
+    """Location, scale and degrees of freedom of the Student-t law of y at the rows of x."""
     q = run.posterior["coefficients"]
     location, shape, rate = (np.asarray(part, np.float64) for part in (q.location, q.shape, q.rate))
     cov = np.linalg.inv(np.asarray(q.strength, np.float64))
@@ -52,25 +52,18 @@ def score(run: FittedRun) -> RowScore:
 def describe(run: FittedRun) -> list[Block]:
     """Coefficients with their deviations and relevance, noise, and predictions beside
     observations."""
-    q, columns = (
-        run.posterior["coefficients"],
-        list(run.data.names) + ["intercept"] * run.settings.intercept,
-    )
+    q = run.posterior["coefficients"]
+    columns = list(run.data.names) + ["intercept"] * run.settings.intercept
     shape, rate = float(q.shape), float(q.rate)
     location = np.asarray(q.location, float)
     turn = table_units(run.data.train).coefficients(run.settings.intercept)
     mean = turn @ location
     mean[len(run.data.names) :] += offsets.get_offset(run.settings)
-    cov = (
-        turn
-        @ np.linalg.inv(np.asarray(q.strength, np.float64))
-        @ turn.T
-        * rate
-        / max(shape - 1, 1e-6)
-    )
+    inverse = np.linalg.inv(np.asarray(q.strength, np.float64))
+    cov = turn @ inverse @ turn.T * rate / max(shape - 1, 1e-6)
     prior = np.diag(turn) / np.sqrt(np.asarray(run.posterior["relevance"].mean(), float))
     x, y = pairs(run.data.train, run.settings)
-    fitted, by = x @ location, offsets.get_offset(run.settings)
+    fitted, offset = x @ location, offsets.get_offset(run.settings)
     deviation = np.sqrt(rate / max(shape - 1, 1e-6))
     scales = table_units(run.data.train).spread(np.std(run.data.train.x, axis=0))
     return [
@@ -81,8 +74,8 @@ def describe(run: FittedRun) -> list[Block]:
             "Fit",
             "predicted",
             f"observed {run.data.train.target}",
-            fitted + by,
-            y + by,
+            fitted + offset,
+            y + offset,
             np.zeros(len(y), int),
         ),
     ]
@@ -95,8 +88,8 @@ def transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
     location, scale, degrees = predictive(run, design(table, run.settings))
     tell(len(location))
     reach = scale * stats.t.ppf(0.975, degrees)
-    found = {"prediction": location, "low": location - reach, "high": location + reach}
-    return offsets.add_offset(found, run.settings)
+    results = {"prediction": location, "low": location - reach, "high": location + reach}
+    return offsets.add_offset(results, run.settings)
 
 
 LISTING = Listing(

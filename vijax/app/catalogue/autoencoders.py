@@ -1,5 +1,5 @@
-"""Autoencoders on the command line: variational ones, structured ones with a mixture between two
-networks, and those of sequences, with linear dynamics, which may switch, between them."""
+"""Autoencoders on the command line: variational; structured, with a mixture between two networks;
+and of sequences, with linear dynamics between them, which may switch."""
 
 from __future__ import annotations
 
@@ -51,35 +51,33 @@ def build(settings: Any, data: Data) -> Any:
 
 
 def mean_and_log_sd(mean: Array, log_sd: Array) -> tuple[Array, Array]:
-    """The encoder's output itself: mean and log standard deviation of q(z)."""
+    """The encoder's output: mean and log standard deviation of q(z)."""
     return mean, log_sd
 
 
 def describe(run: FittedRun) -> list[Block]:
-    """Networks; use of the latents; rows rebuilt, new ones, and the latents in the plane."""
-    x, classes, names = networks.seen_rows(run)
+    """Networks; use of the latents; reconstructed rows, new ones, and the latents in the plane."""
+    x, classes, names = networks.rows_to_show(run)
     q = run.fit.locals(x, key=run.key)["z"]
     mean = np.asarray(q.mean(), float)
     variance = np.asarray(q.variance(), float)
-    kl = 0.5 * (mean**2 + variance - 1 - np.log(variance)).mean(
-        axis=0
-    )  # to N(0, 1): near zero for an unused latent
-    used = [[int(k) + 1, float(kl[k]), float(mean[:, k].std())] for k in np.argsort(-kl)]
-    shown = [
+    # KL to N(0, 1): near zero for an unused latent.
+    kl = 0.5 * (mean**2 + variance - 1 - np.log(variance)).mean(axis=0)
+    latents = [[int(k) + 1, float(kl[k]), float(mean[:, k].std())] for k in np.argsort(-kl)]
+    page_blocks = [
         networks.size_table(run),
-        Table("Latents by what they say", ["latent", "nats a row", "sd of means"], used),
-        networks.rebuilt(run, x),
+        Table("Latents by what they say", ["latent", "nats a row", "sd of means"], latents),
+        networks.reconstructions(run, x),
     ]
     if run.settings.image:
         keys = jax.random.split(run.key, 2)
         rows = [np.asarray(run.model.generate(run.fit, key, networks.NUM_SHOWN)) for key in keys]
-        shown.append(
-            networks.images(
-                run, "New images", ["", ""], rows, "What the decoder makes of draws of N(0, I)."
-            )
-        )
+        note = "What the decoder makes of draws of N(0, I)."
+        page_blocks.append(networks.images(run, "New images", ["", ""], rows, note))
     plane = networks.plane_of_latents(mean, classes, run.data.train.target, names)
-    return [*shown, *([plane] if plane else [])]
+    if plane:
+        page_blocks.append(plane)
+    return page_blocks
 
 
 transform = local_moments("z", "latent", networks.arrange)
@@ -143,43 +141,42 @@ def potentials(mean: Array, log_precision: Array) -> tuple[Array, Array]:
 
 
 def structured_describe(run: FittedRun) -> list[Block]:
-    """Networks; components; rows rebuilt, and rows and latents by component."""
-    x, _, _ = networks.seen_rows(run)
+    """Networks; components; reconstructed rows; rows and latents by component."""
+    x, _, _ = networks.rows_to_show(run)
     local = run.fit.locals(x, key=run.key)
-    labels, latents = np.asarray(local["z"].probs).argmax(1), np.asarray(local["u"].mean(), float)
-    shown: list[Block] = [
+    labels = np.asarray(local["z"].probs).argmax(1)
+    latents = np.asarray(local["u"].mean(), float)
+    page_blocks: list[Block] = [
         networks.size_table(run),
         _components(run, labels),
-        networks.rebuilt(run, x),
+        networks.reconstructions(run, x),
     ]
     if run.settings.image:
-        made = [np.asarray(run.model.generate(run.fit, run.key, networks.NUM_SHOWN))]
+        new_images = [np.asarray(run.model.generate(run.fit, run.key, networks.NUM_SHOWN))]
         order = np.argsort(-np.asarray(run.point("weights"), float))[: networks.NUM_SHOWN]
-        means = [
-            np.asarray(run.model.decoded(run.fit, np.asarray(run.point("components").mean)[order]))
-        ]
+        means = np.asarray(run.point("components").mean)[order]
+        decoded = [np.asarray(run.model.decoded(run.fit, means))]
         note = "What the decoder makes of their means."
-        shown.append(networks.images(run, "Components as images", [""], means, note))
-        shown.append(
-            networks.images(
-                run, "New images", [""], made, "What the decoder makes of draws of the mixture."
-            )
-        )
+        page_blocks.append(networks.images(run, "Components as images", [""], decoded, note))
+        note = "What the decoder makes of draws of the mixture."
+        page_blocks.append(networks.images(run, "New images", [""], new_images, note))
     if x.shape[1] >= 2:
         points = table_units(run.data.train).points(x)
-        shown.append(
-            views.scatter(
-                "Clusters", points, run.data.names, labels, note="Rows by their component."
-            )
-        )
+        note = "Rows by their component."
+        page_blocks.append(views.scatter("Clusters", points, run.data.names, labels, note=note))
     plane = networks.plane_of_latents(latents, labels, "component")
-    return [*shown, *([plane] if plane else [])]
+    if plane:
+        page_blocks.append(plane)
+    return page_blocks
 
 
 def _components(run: FittedRun, labels: np.ndarray) -> Table:
     """A table of components, largest first: weights, means and deviations."""
-    weights, at = np.asarray(run.point("weights"), float), run.point("components")
-    mean, sd = np.asarray(at.mean, float), 1 / np.sqrt(np.asarray(at.precision, float))
+    weights, components = np.asarray(run.point("weights"), float), run.point("components")
+    mean, sd = (
+        np.asarray(components.mean, float),
+        1 / np.sqrt(np.asarray(components.precision, float)),
+    )
     names = [f"latent {i + 1}" for i in range(run.settings.latent_dim)]
     header = ["", "weight", "rows shown", *names, *(f"sd {name}" for name in names)]
     counts = np.bincount(labels, minlength=len(weights))
@@ -192,7 +189,7 @@ def _components(run: FittedRun, labels: np.ndarray) -> Table:
 
 def structured_transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
     """The likeliest component of each row, the probabilities of all, and its latent variables with
-    their standard deviations."""
+    their deviations."""
 
     def read(x: np.ndarray) -> RowResults:
         local = run.fit.locals(x, key=run.key)
@@ -243,30 +240,31 @@ def dynamic_score(run: FittedRun) -> RowScore:
 
 
 def dynamic_describe(run: FittedRun) -> list[Block]:
-    """Networks; laws of motion; the path of the first sequence, what is made of it, and what
-    follows."""
-    settings, several = run.settings, run.settings.num_states > 1
+    """Networks; laws of motion; the path of the first sequence, rebuilt steps, and forecasts."""
+    settings = run.settings
+    can_switch = settings.num_states > 1
     y, mask = networks.arrange_sequences(run.data.train, settings)
     local = run.fit.locals((y, mask), key=run.key)
     paths = np.where(mask, np.asarray(hmm.likeliest_paths(local["z"])), -1)
     axes = [f"path {q + 1}" for q in range(settings.latent_dim)]
     rows = [*(f"{axis}, before" for axis in axes), "constant"]
     states, transitions, dynamics = switching.motion_blocks(run, axes, rows, paths, False)
-    alone = states._replace(
-        title="Motion", header=["", *states.header[3:]], rows=[["", *states.rows[0][3:]]]
-    )
+    law_of_motion: list[Block] = [states, transitions, dynamics]
+    if not can_switch:
+        header = ["", *states.header[3:]]
+        row = ["", *states.rows[0][3:]]
+        law_of_motion = [states._replace(title="Motion", header=header, rows=[row]), dynamics]
+    decoded = np.asarray(run.model.decoded(run.fit, local["x"].mean()), float)
     names = run.data.train.group_names or ("all",)
-    shown = [
+    page_blocks = [
         networks.size_table(run),
-        *((states, transitions, dynamics) if several else (alone, dynamics)),
+        *law_of_motion,
         _path(f"Path of sequence {names[0]}", axes, local["x"], int(mask[0].sum())),
-        *_rebuilt_steps(
-            run, (y, mask), np.asarray(run.model.decoded(run.fit, local["x"].mean()), float)
-        ),
+        *_reconstructed_steps_blocks(run, (y, mask), decoded),
     ]
-    if several:
-        shown.append(hmm.strips("Likeliest paths", names, paths))
-    return shown
+    if can_switch:
+        page_blocks.append(hmm.strips("Likeliest paths", names, paths))
+    return page_blocks
 
 
 def _path(title: str, axes: list[str], x: Any, steps: int) -> Curves:
@@ -279,35 +277,33 @@ def _path(title: str, axes: list[str], x: Any, steps: int) -> Curves:
     )
 
 
-def _rebuilt_steps(
-    run: FittedRun, data: tuple[np.ndarray, np.ndarray], made: np.ndarray
+def _reconstructed_steps_blocks(
+    run: FittedRun, data: tuple[np.ndarray, np.ndarray], decoded: np.ndarray
 ) -> list[Block]:
-    """The decoder's answers to smoothed paths, and what follows: images of the first sequence, or
-    errors by column and forecasts."""
+    """The decoder's reconstruction of smoothed paths, and the next steps: images of the first
+    sequence, or errors by column and forecasts."""
     y, mask = data
     if run.settings.image:
         end = int(mask[0].sum())
-        steps, own = views.spread_rows(end, networks.NUM_SHOWN), (y[:1, :end], mask[:1, :end])
-        ahead = np.asarray(run.fit.forecast(run.key, 100, own, networks.NUM_SHOWN)).mean(0)[0]
-        pairs, note = (
-            [y[0, steps], made[0, steps]],
-            "Of the first sequence, and what the decoder makes of its path.",
-        )
+        steps = views.spread_rows(end, networks.NUM_SHOWN)
+        sequence = y[:1, :end], mask[:1, :end]
+        draws = np.asarray(run.fit.forecast(run.key, 100, sequence, networks.NUM_SHOWN))
+        pairs = [y[0, steps], decoded[0, steps]]
+        note = "Of the first sequence, and what the decoder makes of its path."
+        next_note = "Expected images of the next steps."
         return [
             networks.images(run, "Reconstructions", ["data", "rebuilt"], pairs, note),
-            networks.images(
-                run, "What follows", [""], [ahead], "Expected images of the next steps."
-            ),
+            networks.images(run, "What follows", [""], [draws.mean(0)[0]], next_note),
         ]
-    known = mask[..., None] & np.isfinite(y)
-    error = [
-        float(np.sqrt(np.mean((made - y)[..., d][known[..., d]] ** 2))) for d in range(y.shape[2])
-    ]
-    spread = [float(np.std(y[..., d][known[..., d]])) for d in range(y.shape[2])]
+    is_known = mask[..., None] & np.isfinite(y)
+    error, spread = [], []
+    for d in range(y.shape[2]):
+        residuals = (decoded - y)[..., d][is_known[..., d]]
+        error.append(float(np.sqrt(np.mean(residuals**2))))
+        spread.append(float(np.std(y[..., d][is_known[..., d]])))
     units = table_units(run.data.train).spread
-    rows = [
-        [name, *row] for name, *row in zip(run.data.names, units(spread), units(error), strict=True)
-    ]
+    columns = zip(run.data.names, units(spread), units(error), strict=True)
+    rows = [[name, *row] for name, *row in columns]
     note = "Root mean square difference of a step and what the decoder makes of the smoothed path."
     return [
         Table("Reconstructions", ["", "sd of the data", "error"], rows, note),
@@ -316,26 +312,29 @@ def _rebuilt_steps(
 
 
 def dynamic_transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
-    """The expected columns of each step given the whole sequence, also where they are missing; the
-    smoothed path, with its standard deviations; of several laws of motion the likeliest, and the
+    """The expected columns of each step given the whole sequence, also for missing cells; the
+    smoothed path, with its deviations; with several laws of motion the likeliest, and the
     probabilities of all."""
 
     def read(data: Any) -> RowResults:
         local = run.fit.locals(data, key=run.key)
         mean, cov = state_space.moments(local["x"])
-        found = {"expected": np.asarray(run.model.decoded(run.fit, mean)), "path": mean}
-        found["path_sd"] = state_space.deviations(cov)
+        results = {"expected": np.asarray(run.model.decoded(run.fit, mean)), "path": mean}
+        results["path_sd"] = state_space.deviations(cov)
         if run.settings.num_states > 1:
-            found |= {
+            results |= {
                 "state": np.asarray(hmm.likeliest_paths(local["z"])),
                 "probability": np.asarray(local["z"].probs),
             }
-        return found
+        return results
 
     data = check_data(run, networks.arrange_sequences(table, run.settings))
-    found = read_sequences_in_blocks(read, table, data, tell)
-    in_units = table_units(table).points if networks.is_scaled(run.settings) else np.asarray
-    return found | {"expected": in_units(found["expected"])}
+    results = read_sequences_in_blocks(read, table, data, tell)
+    if networks.is_scaled(run.settings):
+        expected = table_units(table).points(results["expected"])
+    else:
+        expected = np.asarray(results["expected"])
+    return results | {"expected": expected}
 
 
 DYNAMIC = networks.network_model_of_sequences(

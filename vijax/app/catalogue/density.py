@@ -1,5 +1,5 @@
 # ruff: noqa: RUF009
-"""Log densities on the command line: a Python file of the user defines them
+"""Log densities on the command line, defined by a Python file of the user
 (`vijax.app.settings.user_code`)."""
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from vijax.models.energies.density import LogDensity
 from vijax.verdict.on_draws import judge_on_data
 
 NOTHING = "none"
-"""`data.path` of a density that reads no data."""
+"""`data.path` of a density without data."""
 MOST_ENTRIES = 20_000
-"""Numbers in the table of variables."""
+"""Most numbers in the table of variables."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,39 +55,37 @@ class Settings:
 
 # --- data -----------------------------------------------------------------------------------------
 def arrange(table: Rows, settings: Settings) -> dict[str, np.ndarray]:
-    """The data that the file's `model` is called with, and its `log_lik` group by group: x, and y
-    and group if any."""
-    found = {"x": values(table)}
+    """The data for the file's `model`, and by group for `log_lik`: x, and y and group if any."""
+    arrays = {"x": values(table)}
     if table.y is not None:
-        found["y"] = target(table)
+        arrays["y"] = target(table)
     if table.groups is not None:
-        found["group"] = np.asarray(table.groups, np.int32)
-    return found
+        arrays["group"] = np.asarray(table.groups, np.int32)
+    return arrays
 
 
 def load(config: Any) -> Data:
-    """The table in two parts; a row without columns for a density that reads no data."""
+    """The table in two parts; a row without columns for a density without data."""
     if config.data.path != NOTHING:
         return load_table(config)
     return Data(Rows((), np.zeros((1, 0))), None)
 
 
 def check(config: Any, entries: Mapping[str, Entry]) -> None:
-    """Raises a `ConfigError` on settings that a density has no use for, and where no file is
-    named."""
+    """Raises a `ConfigError` on settings that a density cannot use, and if no file is named."""
     origin = entries["model.name"].origin if "model.name" in entries else "settings"
-    given = config.data
+    section = config.data
     if config.model.file is None:
         raise ConfigError(
             f"{origin}: model.file: name the Python file of the density, as in model.file = "
             '"mine.py"'
         )
-    if given.group is not None and given.held_out > 0:
+    if section.group is not None and section.held_out > 0:
         raise ConfigError(
             f"{origin}: data.group: a density knows the groups of its training rows alone, and so "
             "none of them can be held out; set data.held_out=0"
         )
-    if given.hold_out == "entries":
+    if section.hold_out == "entries":
         raise ConfigError(
             f'{origin}: data.hold_out: expected "rows" for a density, which reads whole rows'
         )
@@ -103,7 +101,7 @@ SOURCE = TABLES._replace(load=load, check=check, tiles=tiles)
 
 # --- the model ------------------------------------------------------------------------------------
 def build(settings: Settings, data: Data) -> Model:
-    """The model that the file's function `model` makes of the training data."""
+    """The model that the file's function `model` makes from the training data."""
     path = str(settings.file)
     make = getattr(execute_file(path, settings.sha256, "model.file"), "model", None)
     if not callable(make):
@@ -124,15 +122,14 @@ def build(settings: Settings, data: Data) -> Model:
 
 
 def _try(density: LogDensity, rows: Mapping[str, np.ndarray]) -> None:
-    """Traces the density without computing it, so that errors of the file are found, and said to be
-    its own."""
+    """Traces the density without computing it, to find errors of the file."""
     x = jax.ShapeDtypeStruct((density.variables.dim,), jnp.result_type(float))
     groups = jax.tree.map(lambda a: a[None], dict(rows)) if density.is_whole else dict(rows)
     try:
         jax.eval_shape(lambda x: density.log_liks_at(x, groups), x)
     except KeyError as error:
-        known = f"variables {density.variables.names}, data {sorted(rows)}"
-        raise ValueError(f"expected names that there are ({known}), got {error}") from error
+        names = f"variables {density.variables.names}, data {sorted(rows)}"
+        raise ValueError(f"expected names that there are ({names}), got {error}") from error
 
 
 # --- the page -------------------------------------------------------------------------------------
@@ -140,9 +137,9 @@ def describe(run: FittedRun) -> list[Block]:
     """The verdict; means, deviations and quantiles of every number of the variables."""
     draws = run.fit.sample(run.key, run.settings.num_draws)
     names, x = _entries(draws)
-    shown = x[:, :MOST_ENTRIES]
-    quantiles = np.quantile(shown, [0.05, 0.5, 0.95], axis=0)
-    columns = [shown.mean(0), shown.std(0, ddof=1), *quantiles]
+    values_shown = x[:, :MOST_ENTRIES]
+    quantiles = np.quantile(values_shown, [0.05, 0.5, 0.95], axis=0)
+    columns = [values_shown.mean(0), values_shown.std(0, ddof=1), *quantiles]
     rows = [[name, *map(float, row)] for name, *row in zip(names, *columns, strict=False)]
     about = f"Of {run.settings.num_draws:,} draws of q."
     note = table_units(run.data.train).note(
@@ -170,43 +167,42 @@ def _entries(draws: Mapping[str, Any]) -> tuple[list[str], np.ndarray]:
 
 
 def _trust(run: FittedRun) -> Table:
-    """The verdict with its numbers: from the report of `auto` or `dadvi`, or judged for a fit by
-    steps, or one that a checkpoint holds."""
+    """The verdict with its numbers: from the report of `auto` or `dadvi`, or computed for other
+    fits, or fits from a checkpoint."""
     fit = run.fit
-    said: Any = fit.report
-    if said is not None:
-        modes = [f"{mode.log_density:.2f} ({mode.num_starts} starts)" for mode in said.modes]
-        more = [
+    judgement: Any = fit.report
+    note = ""
+    if judgement is not None:
+        modes = [f"{mode.log_density:.2f} ({mode.num_starts} starts)" for mode in judgement.modes]
+        details = [
             ["modes: log density", ", ".join(modes) or "none"],
-            ["gradients", f"{said.num_gradients:,}"],
+            ["gradients", f"{judgement.num_gradients:,}"],
         ]
     else:
-        rows = model_rows(run.model, arrange(run.data.train, run.settings))
-        own = fit.judge is not None
-        said = (
-            None
-            if fit.status in FAILED
-            else fit.judge.judgement(fit)
-            if own
-            else judge_on_data(fit, rows, run.key)
-        )
-        if said is None:
+        judgement = _judge_steps(run)
+        if judgement is None:
             return Table("Verdict", ["", ""], [["verdict", fit.verdict]])
-        drift = "too few steps" if said.drift is None else str(said.drift)
-        more = [["bound of the last quarter of the steps, less that before", drift]]
-    shown = [
-        ["verdict", said.verdict],
-        ["bound (ELBO)", str(said.elbo)],
-        ["nats from the posterior, at least", f"{max(said.gap, 0.0):.3f}"],
-        ["k-hat", f"{said.khat:.2f}"],
-        *more,
+        drift = "too few steps" if judgement.drift is None else str(judgement.drift)
+        details = [["bound of the last quarter of the steps, less that before", drift]]
+        note = f"Judged on {judgement.num_draws} draws of q."
+    rows = [
+        ["verdict", judgement.verdict],
+        ["bound (ELBO)", str(judgement.elbo)],
+        ["nats from the posterior, at least", f"{max(judgement.gap, 0.0):.3f}"],
+        ["k-hat", f"{judgement.khat:.2f}"],
+        *details,
     ]
-    return Table(
-        "Verdict",
-        ["", ""],
-        shown,
-        "" if fit.report is not None else f"Judged on {said.num_draws} draws of q.",
-    )
+    return Table("Verdict", ["", ""], rows, note)
+
+
+def _judge_steps(run: FittedRun) -> Any:
+    """The judgement of a fit by steps; None for a failed fit."""
+    rows = model_rows(run.model, arrange(run.data.train, run.settings))
+    if run.fit.status in FAILED:
+        return None
+    if run.fit.judge is not None:
+        return run.fit.judge.judgement(run.fit)
+    return judge_on_data(run.fit, rows, run.key)
 
 
 LISTING = Listing(

@@ -1,5 +1,4 @@
-"""Factor analysis, probabilistic principal components and matrix factorisation on the command
-line."""
+"""Factor analysis, probabilistic PCA and matrix factorisation on the command line."""
 
 from __future__ import annotations
 
@@ -34,15 +33,15 @@ Settings = model_section(
 # --- scores ---------------------------------------------------------------------------------------
 def score(run: FittedRun) -> RowScore:
     """For held-out rows the marginal density at the fitted loadings and noise; for held-out entries
-    the predictive density given the rest of their rows; in the units of the data."""
+    the predictive density given the other entries of their rows; in the units of the data."""
     if holds_out_entries(run.data):
         return _score_entries(run)
     y = values(run.data.test)
     loadings, means, variance = _parameters(run)
-    each = jax.jit(jax.vmap(_log_marginal, in_axes=(0, None, None, None)))(
+    log_densities = jax.jit(jax.vmap(_log_marginal, in_axes=(0, None, None, None)))(
         jnp.asarray(y), loadings, means, variance
     )
-    return RowScore.of(np.asarray(each) - log_scales(run.data.test), "row")
+    return RowScore.of(np.asarray(log_densities) - log_scales(run.data.test), "row")
 
 
 def _parameters(run: FittedRun) -> tuple[Array, Array, Array]:
@@ -62,27 +61,27 @@ def _log_marginal(
 ) -> Float[Array, ""]:
     """log N(y; m, W W' + Psi) over the known entries of y: a missing entry gets variance 1 and no
     residual."""
-    there = ~jnp.isnan(y)
-    residual = jnp.where(there, y - means, 0.0)
-    kept = jnp.where(there[:, None], loadings, 0.0)
+    is_known = ~jnp.isnan(y)
+    residual = jnp.where(is_known, y - means, 0.0)
+    known_loadings = jnp.where(is_known[:, None], loadings, 0.0)
     law = LowRankNormal(
-        jnp.zeros_like(residual), 0.5 * jnp.log(jnp.where(there, variance, 1.0)), kept
+        jnp.zeros_like(residual), 0.5 * jnp.log(jnp.where(is_known, variance, 1.0)), known_loadings
     )
-    return law.log_prob(residual) + 0.5 * jnp.sum(~there) * jnp.log(2 * jnp.pi)
+    return law.log_prob(residual) + 0.5 * jnp.sum(~is_known) * jnp.log(2 * jnp.pi)
 
 
 def _score_entries(run: FittedRun) -> RowScore:
-    mean, variance = predicted(run)
+    mean, variance = predict_entries(run)
     rows, columns = np.nonzero(np.isfinite(run.data.test.x))
     y, m, v = run.data.test.x[rows, columns], mean[rows, columns], variance[rows, columns]
     deviation = table_units(run.data.test).deviation[columns]
-    each = -0.5 * ((y - m) ** 2 / v + np.log(2 * np.pi * v)) - np.log(deviation)
+    log_densities = -0.5 * ((y - m) ** 2 / v + np.log(2 * np.pi * v)) - np.log(deviation)
     error = np.sqrt(np.mean((deviation * (y - m)) ** 2))
-    return RowScore.of(each, "entry", f"root mean square error {error:.4g}")
+    return RowScore.of(log_densities, "entry", f"root mean square error {error:.4g}")
 
 
-def predicted(run: FittedRun) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of every entry given the entries of its row that training has seen."""
+def predict_entries(run: FittedRun) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of every entry given the training entries of its row."""
     x = run.fit.locals(values(run.data.train), key=run.key)["x"]
     loadings, means, variance = map(np.asarray, _parameters(run))
     factors, cov = np.asarray(x.mean()), np.asarray(x.cov)
@@ -94,7 +93,8 @@ def predicted(run: FittedRun) -> tuple[np.ndarray, np.ndarray]:
 def describe(run: FittedRun) -> list[Block]:
     """Loadings, the share that each factor explains, noise, and rows by their factors."""
     loadings, means, variance = (np.asarray(part, float) for part in _parameters(run))
-    columns, names = run.data.names, [f"factor {k + 1}" for k in range(loadings.shape[1])]
+    columns = run.data.names
+    names = [f"factor {k + 1}" for k in range(loadings.shape[1])]
     strength = (loadings**2).sum(axis=0)
     order = np.argsort(-strength, kind="stable")
     total = float(strength.sum() + variance.sum())
@@ -103,7 +103,7 @@ def describe(run: FittedRun) -> list[Block]:
     ]
     rows.append(["noise", float(variance.sum()), 100 * float(variance.sum()) / total])
     units = table_units(run.data.train)
-    each = zip(columns, units.points(means), units.spread(np.sqrt(variance)), strict=True)
+    column_rows = zip(columns, units.points(means), units.spread(np.sqrt(variance)), strict=True)
     blocks: list[Block] = [
         Table("What factors explain", ["", "variance", "per cent"], rows, units.note()),
         Heat(
@@ -113,20 +113,19 @@ def describe(run: FittedRun) -> list[Block]:
             loadings[:, order],
             units.note("Of each column on each factor."),
         ),
-        Table("Columns", ["", "mean", "noise deviation"], list(each)),
+        Table("Columns", ["", "mean", "noise deviation"], list(column_rows)),
     ]
     if loadings.shape[1] > 1:
-        x = np.asarray(run.fit.locals(values(run.data.train), key=run.key)["x"].mean())[
-            :, order[:2]
-        ]
+        factors = run.fit.locals(values(run.data.train), key=run.key)["x"]
+        x = np.asarray(factors.mean())[:, order[:2]]
         note = "The two strongest factors of each row."
         blocks.append(views.scatter("Rows", x, names[:2], np.zeros(len(x), int), note=note))
     return blocks
 
 
 def manner(settings: Any) -> Manner | None:
-    """The way to standardise columns: one noise for all columns is one of one scale, and factors
-    without means are about zero."""
+    """How to standardise columns: one noise for all columns needs one scale, and factors without
+    means need columns about zero, which stay."""
     if not settings.intercept:
         return None
     return "together" if settings.noise == "isotropic" else "each"

@@ -13,7 +13,7 @@ from vijax.app.sources.listing import FittedRun, Listing
 from vijax.app.sources.tables import TABLES, values
 
 ACTIVE_SHARE = 1e-3
-"""The share of the whole below which a component counts as switched off."""
+"""The share of the total below which a component is switched off."""
 
 Settings = model_section(
     models.gap_nmf,
@@ -25,9 +25,8 @@ Settings = model_section(
 
 def score(run: FittedRun) -> RowScore:
     """Bound on the log probability of held-out rows."""
-    return RowScore.of(
-        run.fit.score(values(run.data.test), key=run.key).log_densities, "row", "a bound"
-    )
+    row_score = run.fit.score(values(run.data.test), key=run.key)
+    return RowScore.of(row_score.log_densities, "row", "a bound")
 
 
 def describe(run: FittedRun) -> list[Block]:
@@ -36,10 +35,8 @@ def describe(run: FittedRun) -> list[Block]:
     explained = gains * dictionary.sum(axis=0)
     share = explained / max(float(explained.sum()), 1e-300)
     order = [int(k) for k in np.argsort(-share, kind="stable") if share[k] > ACTIVE_SHARE]
-    columns, spectra = (
-        list(run.data.names),
-        dictionary / np.maximum(dictionary.sum(axis=0), 1e-300),
-    )
+    columns = list(run.data.names)
+    spectra = dictionary / np.maximum(dictionary.sum(axis=0), 1e-300)
     rows = [[k, 100 * float(share[k]), columns[int(spectra[:, k].argmax())]] for k in order]
     title = f"{len(order)} components of {len(gains)} are in use"
     return [

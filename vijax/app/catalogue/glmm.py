@@ -51,9 +51,9 @@ Settings = model_section(
 SCHEMA = "schema.json"
 NO_COLUMNS = Schema(())
 MOST_DRAWN = 200
-"""Groups whose effects are drawn; of more a table has all of them."""
+"""Most groups whose effects are drawn; of more there is a table."""
 MOST_PRINTED = 8
-"""Groups that the screen shows, and says how many more there are."""
+"""Most groups on the screen."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,14 +62,13 @@ class Frame:
 
     Attributes:
       table: the columns.
-      y: the response; None of rows to predict.
-      train: the rows of training, where these are held out.
-      notes: remarks on the way in which the file is written, and on what is modelled.
-      schema: what each column was taken for, of rows of training.
-      num_dropped: how many rows were left out for a missing cell.
-      places: of rows to predict, the places in `every` of those that lack no cell; None where all
-          are here.
-      every: the table of all rows to predict, where some lack a cell.
+      y: the response; None for rows to predict.
+      train: the training rows, if these rows are held out.
+      notes: remarks on the format of the file, and on the model.
+      schema: the kind of each column, for training rows.
+      num_dropped: number of rows left out for a missing cell.
+      places: for rows to predict, the places in `every` of those with all cells; None if all have.
+      every: the table of all rows to predict, if some lack a cell.
     """
 
     table: TypedTable
@@ -85,7 +84,7 @@ class Frame:
 
     @property
     def x(self) -> np.ndarray:
-        """The numbers of its rows, (N, 1): their places. Columns may be text."""
+        """The numbers of its rows, (N, 1), in place of columns, which may be text."""
         return np.arange(self.num_rows, dtype=float)[:, None]
 
     @property
@@ -104,21 +103,20 @@ class Frame:
 
 # --- data -----------------------------------------------------------------------------------------
 def _read(config: Any, path: str, is_training: bool = True, schema: Schema | None = None) -> Frame:
-    """The table of a file; rows to predict (`seen` False) need no response, and words that are
-    levels of training (`schema`) are no missing cells. Names of groups, and columns that the
-    formula does not name, are the exact text of the file."""
-    own = config.data
-    rows, digest = (own.num_rows, own.sha256) if path == own.path else (None, None)
+    """The table of a file. Rows to predict (`is_training` False) need no response, and levels of
+    training (`schema`) are no missing cells. Names of groups, and columns outside the formula, are
+    the exact text of the file."""
+    section = config.data
+    rows, digest = (section.num_rows, section.sha256) if path == section.path else (None, None)
     notes = Notes()
     parsed = parse(config.model.formula, "model.formula")
-    is_dropped = own.missing == "drop" or path != own.path
+    is_dropped = section.missing == "drop" or path != section.path
     family = config.model.family
     roles = formula.column_roles(parsed, family is not None and bool(LAWS[family].categories))
     read = functools.partial(
-        read_columns, path, own.synthetic_seed, rows, read_dialect(own), digest, notes=notes
+        read_columns, path, section.synthetic_seed, rows, read_dialect(section), digest, notes=notes
     )
-    # What the formula does not read as numbers is exact text; where it reads both there is the text
-    # beside the number.
+    # Columns that the formula does not read as numbers are exact text; some are read as both.
     exact = AllBut(tuple(name for name in roles.numbers if name not in roles.labels))
     table = table_of_file(read, exact, roles.numbers)
     if schema is not None:
@@ -126,9 +124,8 @@ def _read(config: Any, path: str, is_training: bool = True, schema: Schema | Non
     return _whole_rows(table, parsed, is_training, path, is_dropped, notes)
 
 
-def _in_memory(config: Any, source: Any, is_training: bool = True) -> Frame:
-    """A table in memory, whose rows that lack a cell are left out, or have empty results, as those
-    of a file."""
+def _read_memory(config: Any, source: Any, is_training: bool = True) -> Frame:
+    """A table in memory; rows that lack a cell are left out, or have empty results."""
     parsed = parse(config.model.formula, "model.formula")
     return _whole_rows(typed_table(source), parsed, is_training, "data", True, Notes())
 
@@ -136,53 +133,55 @@ def _in_memory(config: Any, source: Any, is_training: bool = True) -> Frame:
 def _whole_rows(
     table: TypedTable, parsed: Any, is_training: bool, where: str, is_dropped: bool, notes: Notes
 ) -> Frame:
-    """The rows of a table that lack no cell of the formula. An error where others may not be left
-    out, or are all."""
+    """The rows of a table with all cells of the formula. Raises an error if other rows may not be
+    left out, or no row is complete."""
     lacking = _lacking(table, formula.named_columns(parsed, is_training))  # while lines are known
     if not lacking:
         return Frame(table, notes=notes.texts())
-    whole = np.flatnonzero(~np.any(list(lacking.values()), axis=0))
-    if not is_dropped or not len(whole):
+    rows = np.flatnonzero(~np.any(list(lacking.values()), axis=0))
+    if not is_dropped or not len(rows):
         raise _missing_cells(table, lacking, where)
-    notes.add(_said_dropped(table, lacking, is_training))
+    notes.add(_dropped_note(table, lacking, is_training))
+    remarks = () if is_training else (AS_IN_TRAINING,)
     for name in lacking:
-        if said := table.columns[name].said_missing(*(() if is_training else (AS_IN_TRAINING,))):
-            notes.add(said)
-    kept = table.rows(whole)
+        note = table.columns[name].said_missing(*remarks)
+        if note:
+            notes.add(note)
+    table_kept = table.rows(rows)
     if is_training:
-        return Frame(kept, notes=notes.texts(), num_dropped=len(table) - len(whole))
-    return Frame(kept, notes=notes.texts(), places=whole, every=table)
+        return Frame(table_kept, notes=notes.texts(), num_dropped=len(table) - len(rows))
+    return Frame(table_kept, notes=notes.texts(), places=rows, every=table)
 
 
 def _lacking(table: TypedTable, names: Iterable[str]) -> dict[str, np.ndarray]:
-    """Masks of the rows that lack a cell, by the columns of the formula of which some do."""
+    """Masks of the rows that lack a cell, by the columns of the formula with missing cells."""
     masks = {name: table.column("table", name).missing for name in dict.fromkeys(names)}
     return {name: mask for name, mask in masks.items() if mask.any()}
 
 
 def _missing_cells(table: TypedTable, lacking: Mapping[str, np.ndarray], path: str) -> ValueError:
-    """The error of a table of which rows lack a cell of the formula."""
-    places = {
+    """The error on a table with missing cells in columns of the formula."""
+    rows_lacking = {
         name: table.rows_named(np.flatnonzero(mask).tolist()) for name, mask in lacking.items()
     }
-    got = " and ".join(f"none of {name!r} in {rows}" for name, rows in places.items())
+    places_text = " and ".join(f"none of {name!r} in {rows}" for name, rows in rows_lacking.items())
     remedy = "fill them in; or leave those rows out, --set data.missing=drop"
-    said = " ".join(said for name in lacking if (said := table.columns[name].said_missing()))
+    words = " ".join(words for name in lacking if (words := table.columns[name].said_missing()))
     return fail(
         path,
         "values in all columns of the formula",
-        got,
-        f"{remedy}. {said.rstrip('.')}" if said else remedy,
+        places_text,
+        f"{remedy}. {words.rstrip('.')}" if words else remedy,
     )
 
 
-def _said_dropped(table: TypedTable, lacking: Mapping[str, np.ndarray], is_training: bool) -> str:
+def _dropped_note(table: TypedTable, lacking: Mapping[str, np.ndarray], is_training: bool) -> str:
     """The note on rows that lack a cell of the formula."""
     rows = table.rows_named(np.flatnonzero(np.any(list(lacking.values()), axis=0)).tolist())
     counts = ", ".join(f"{name!r} {int(mask.sum()):,}" for name, mask in lacking.items())
-    what = "are left out (data.missing)" if is_training else "have empty results"
+    effect = "are left out (data.missing)" if is_training else "have empty results"
     return (
-        f"Rows that lack a cell of the formula {what}: {rows}. Missing cells by column: {counts}."
+        f"Rows that lack a cell of the formula {effect}: {rows}. Missing cells by column: {counts}."
     )
 
 
@@ -216,7 +215,7 @@ def load(config: Any) -> Data:
 
 
 def check(config: Any, entries: Mapping[str, Entry]) -> None:
-    """Raises a `ConfigError` on settings [data] that the formula takes the place of."""
+    """Raises a `ConfigError` on settings [data] that the formula replaces."""
     for name in ("columns", "target", "group", "standardise"):
         if getattr(config.data, name):
             raise ConfigError(
@@ -246,14 +245,14 @@ def facts(data: Data) -> dict[str, Any]:
 
 def tiles(facts: dict[str, Any]) -> dict[str, str]:
     """The tiles of the table."""
-    named = ", ".join(facts["columns"][:4]) + (", ..." if len(facts["columns"]) > 4 else "")
-    shown = {
+    names = ", ".join(facts["columns"][:4]) + (", ..." if len(facts["columns"]) > 4 else "")
+    page_tiles = {
         "Rows": f"{facts['rows']:,} | and {facts['held_out']:,} held out",
-        "Columns": f"{len(facts['columns'])} | {named}",
+        "Columns": f"{len(facts['columns'])} | {names}",
     }
     if facts.get("dropped"):
-        shown["Rows left out"] = f"{facts['dropped']:,} | they lack a cell"
-    return shown
+        page_tiles["Rows left out"] = f"{facts['dropped']:,} | they lack a cell"
+    return page_tiles
 
 
 def digest(data: Data) -> Iterator[Any]:
@@ -262,24 +261,23 @@ def digest(data: Data) -> Iterator[Any]:
         for name, column in frame.table.columns.items():
             values = column.values
             yield name.encode()
-            yield (
-                "\n".join(map(str, values)).encode()
-                if values.dtype == object
-                else np.ascontiguousarray(values).data
-            )
+            if values.dtype == object:
+                yield "\n".join(map(str, values)).encode()
+            else:
+                yield np.ascontiguousarray(values).data
 
 
-def described(data: Data) -> str:
+def describe_data(data: Data) -> str:
     """The table in a line."""
-    found = facts(data)
+    sizes = facts(data)
     return (
-        f"{found['rows']:,} rows of {len(found['columns'])} columns, {found['held_out']:,} rows "
+        f"{sizes['rows']:,} rows of {len(sizes['columns'])} columns, {sizes['held_out']:,} rows "
         "held out"
     )
 
 
 def new(config: Any, data: Data, source: Any, column: str | None) -> New:
-    """Rows to predict; all columns are carried through."""
+    """Rows to predict; all columns are passed through."""
     if column is not None:
         raise ConfigError(
             "--column: for models of documents; a table must have the columns of the formula"
@@ -288,31 +286,32 @@ def new(config: Any, data: Data, source: Any, column: str | None) -> New:
         path = config.data.path if source is None else source
         frame = _read(config, path, is_training=False, schema=data.train.schema)
     else:
-        frame = _in_memory(config, source, is_training=False)
-    every = frame.every or frame.table
-    beside = {name: column.as_written().tolist() for name, column in every.columns.items()}
+        frame = _read_memory(config, source, is_training=False)
+    all_rows = frame.every or frame.table
+    beside = {name: column.as_written().tolist() for name, column in all_rows.columns.items()}
     return New(
         frame,
-        {"row": np.arange(len(every)), **beside},
-        _notes_on(frame, data, config),
+        {"row": np.arange(len(all_rows)), **beside},
+        _prediction_notes(frame, data, config),
         frame.places,
     )
 
 
 def other(config: Any, data: Data, source: Any, column: str | None) -> Frame:
-    """Another table with the response, whose rows are scored."""
+    """Another table with the response, to be scored."""
     check_no_column(column)
     is_path = isinstance(source, str)
-    frame = (
-        _read(config, source, schema=data.train.schema) if is_path else _in_memory(config, source)
+    schema = data.train.schema
+    frame = _read(config, source, schema=schema) if is_path else _read_memory(config, source)
+    y = make_model(config.model, data.train).design.response_and_trials(frame.table)[0]
+    return dataclasses.replace(
+        frame, y=y, train=data.train, notes=_prediction_notes(frame, data, config)
     )
-    y = of_frame(config.model, data.train).design.response_and_trials(frame.table)[0]
-    return dataclasses.replace(frame, y=y, train=data.train, notes=_notes_on(frame, data, config))
 
 
-def _notes_on(frame: Frame, data: Data, config: Any) -> tuple[str, ...]:
-    """Notes on rows to predict: groups that training does not have, splines that go on."""
-    rows = of_frame(config.model, data.train).design.read_rows(frame.table)
+def _prediction_notes(frame: Frame, data: Data, config: Any) -> tuple[str, ...]:
+    """Notes on rows to predict: groups that are not in training, splines beyond their ends."""
+    rows = make_model(config.model, data.train).design.read_rows(frame.table)
     strangers = [
         f"{levels}: their effects are drawn from the law of groups." for levels in rows.new_levels
     ]
@@ -320,8 +319,7 @@ def _notes_on(frame: Frame, data: Data, config: Any) -> tuple[str, ...]:
 
 
 def _keep(folder: Path, data: Data) -> None:
-    """Writes schema.json: the columns that the formula names, what each was taken for, and its
-    levels."""
+    """Writes schema.json: the columns of the formula, their kinds and levels."""
     outline = json.dumps(data.train.schema.to_json(), ensure_ascii=False, indent=1)
     write_text(folder / SCHEMA, outline + "\n")
 
@@ -332,7 +330,7 @@ SOURCE = TABLES._replace(
     facts=facts,
     tiles=tiles,
     digest=digest,
-    describe=described,
+    describe=describe_data,
     check=check,
     keep=_keep,
     kept_files=(SCHEMA,),
@@ -343,9 +341,9 @@ SOURCE = TABLES._replace(
 
 
 # --- the model ------------------------------------------------------------------------------------
-def of_frame(settings: Any, frame: Frame) -> Glmm:
+def make_model(settings: Any, frame: Frame) -> Glmm:
     """The model of a table."""
-    return _remembered(settings, _ByIdentity(frame), jnp.result_type(float))
+    return _cached_model(settings, _ByIdentity(frame), jnp.result_type(float))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -360,12 +358,12 @@ class _ByIdentity:
 
 
 @functools.lru_cache(maxsize=2)
-def _remembered(settings: Any, of: _ByIdentity, dtype: Any) -> Glmm:
+def _cached_model(settings: Any, key: _ByIdentity, dtype: Any) -> Glmm:
     priors = _priors(settings.priors)
     try:
         return glmm(
             settings.formula,
-            of.frame.table,
+            key.frame.table,
             weights=settings.weights,
             priors=priors,
             **section_arguments(settings),
@@ -377,35 +375,35 @@ def _remembered(settings: Any, of: _ByIdentity, dtype: Any) -> Glmm:
 
 
 def _priors(lines: Sequence[str]) -> dict[str, tuple[Any, ...]]:
-    """Priors by name, from lines such as "x: normal 0 1". Names may have colons, as those of
-    interactions have.
+    """Priors by name, from lines such as "x: normal 0 1". Names may have colons, as interactions
+    do.
 
     >>> _priors(["x:z: normal 0 1"])
     {'x:z': ('normal', 0.0, 1.0)}
     """
-    found = {}
+    priors = {}
     for line in lines:
         name, _, law = line.rpartition(":")
         try:
             kind, *numbers = law.split()
-            found[name.strip()] = (kind, *map(float, numbers))
+            priors[name.strip()] = (kind, *map(float, numbers))
         except ValueError as error:
             raise ConfigError(
                 f'model.priors: expected lines such as "x: normal 0 1", got {line!r}'
             ) from error
-    return found
+    return priors
 
 
 def arrange(frame: Frame, settings: Any) -> dict[str, np.ndarray]:
-    """Rows of training by group."""
-    return of_frame(settings, frame.train or frame).data
+    """Training rows by group."""
+    return make_model(settings, frame.train or frame).data
 
 
 def score(run: FittedRun) -> RowScore:
     """Log predictive density of each held-out row, by draws."""
-    model = of_frame(run.settings, run.data.train)
-    each = model.log_lik(run.fit, run.key, run.settings.num_draws, table=run.data.test.table)
-    return RowScore.of(special.logsumexp(each, axis=0) - np.log(len(each)), "row")
+    model = make_model(run.settings, run.data.train)
+    log_liks = model.log_lik(run.fit, run.key, run.settings.num_draws, table=run.data.test.table)
+    return RowScore.of(special.logsumexp(log_liks, axis=0) - np.log(len(log_liks)), "row")
 
 
 ENDS = ["", "5 %", "50 %", "95 %"]
@@ -414,90 +412,93 @@ FOR_ONE_SD = "For one sd of the column, on the scale of the link."
 
 def describe(run: FittedRun) -> list[Block]:
     """The verdict; all unknowns by name; the effects of groups."""
-    model = of_frame(run.settings, run.data.train)
+    model = make_model(run.settings, run.data.train)
     draws = model.draws(run.fit, run.key, run.settings.num_draws)
-    quantiles = lambda x: [*map(float, np.quantile(x, [0.05, 0.5, 0.95]))]
-    of = [(name, draws.named[name]) for name in model.names]
-    rows = [[name, float(x.mean()), float(x.std(ddof=1)), *quantiles(x)] for name, x in of]
-    what = f"{model.design.formula}, {model.law.name} ({model.law.link} link)."
+    rows = []
+    for name in model.names:
+        x = draws.named[name]
+        rows.append([name, float(x.mean()), float(x.std(ddof=1)), *_quantiles(x)])
+    law_text = f"{model.design.formula}, {model.law.name} ({model.law.link} link)."
     note = (
-        f"Of {run.settings.num_draws:,} draws of q. {what} "
+        f"Of {run.settings.num_draws:,} draws of q. {law_text} "
         f"{modelled.sentence(model.design, model.law)}"
     )
-    blocks: list[Block] = [
+    return [
         Table("Verdict", ["", ""], [["verdict", run.fit.verdict]]),
         Table("Unknowns", ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, note),
+        *_effect_tables(model, draws),
+        *_all_group_effects(model, draws),
     ]
-    if model.law.link != "identity" and (found := coefficients.ratios(model, draws)):
-        base = model.design.levels[0] if model.design.against else ""
-        title, note = (
-            coefficients.ratios_title(model.law, base),
-            "For one more of the column, all else equal.",
-        )
-        blocks.append(
-            Table(title, ENDS, [[name, *quantiles(x)] for name, x in found.items()], note)
-        )
-    if found := coefficients.standardise(model, draws):
-        note = (
-            "For one sd of the column; in sds of the response."
-            if model.law.link == "identity"
-            else FOR_ONE_SD
-        )
-        blocks.append(
-            Table(
-                "Standardised effects",
-                ENDS,
-                [[name, *quantiles(x)] for name, x in found.items()],
-                note,
-            )
-        )
+
+
+def _quantiles(x: Any) -> list[float]:
+    return [*map(float, np.quantile(x, [0.05, 0.5, 0.95]))]
+
+
+def _effect_tables(model: Glmm, draws: Any) -> Iterator[Block]:
+    """Ratios, for links other than the identity, and standardised effects."""
+    if model.law.link != "identity":
+        ratios = coefficients.ratios(model, draws)
+        if ratios:
+            base = model.design.levels[0] if model.design.against else ""
+            title = coefficients.ratios_title(model.law, base)
+            rows = [[name, *_quantiles(x)] for name, x in ratios.items()]
+            yield Table(title, ENDS, rows, "For one more of the column, all else equal.")
+    effects = coefficients.standardise(model, draws)
+    if effects:
+        note = FOR_ONE_SD
+        if model.law.link == "identity":
+            note = "For one sd of the column; in sds of the response."
+        rows = [[name, *_quantiles(x)] for name, x in effects.items()]
+        yield Table("Standardised effects", ENDS, rows, note)
+
+
+def _all_group_effects(model: Glmm, draws: Any) -> list[Block]:
+    """The effects of the groups of each factor, for each of its terms."""
+    blocks: list[Block] = []
     for factor in model.design.factors:
         u, names = draws.effects[factor.name], list(factor.levels)
-        labels = [
-            (label, level) for level in model.design.against or (None,) for label in factor.labels
-        ]
+        levels = model.design.against or (None,)
+        labels = [(label, level) for level in levels for label in factor.labels]
         for i, (label, level) in enumerate(labels):
-            title = (
-                f"{formula.name_at_level('Intercept' if label == '1' else label, level)}, by "
-                f"{factor.name}"
-            )
-            blocks += _by_group(title, names, u[:, :, i])
+            term = formula.name_at_level("Intercept" if label == "1" else label, level)
+            blocks += _group_effects(f"{term}, by {factor.name}", names, u[:, :, i])
     return blocks
 
 
-def _by_group(title: str, names: list[str], draws: np.ndarray) -> list[Block]:
-    """The effects of all groups: drawn where they can be told apart, else as a table."""
+def _group_effects(title: str, names: list[str], draws: np.ndarray) -> list[Block]:
+    """The effects of all groups: drawn if they can be told apart, else a table."""
     mean, sd = draws.mean(0), draws.std(0)
     if len(names) <= MOST_DRAWN:
         return [Intervals(title, names, mean, sd, "Bars reach two sds.", MOST_PRINTED)]
     ends = np.quantile(draws, [0.05, 0.5, 0.95], axis=0)
-    rows = [
-        [name, *map(float, numbers)] for name, *numbers in zip(names, mean, sd, *ends, strict=True)
-    ]
-    return [
-        Table(title, ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, "All groups, in their order.")
-    ]
+    numbers = zip(names, mean, sd, *ends, strict=True)
+    rows = [[name, *map(float, row)] for name, *row in numbers]
+    header = ["", "mean", "sd", "5 %", "50 %", "95 %"]
+    return [Table(title, header, rows, "All groups, in their order.")]
 
 
 def transform(run: FittedRun, frame: Frame, tell: Tell) -> RowResults:
-    """Predictions of rows, with intervals of 90 % of their mean and of the response; of categories
-    the number of the likeliest one, and the probability of each by its name."""
-    model = of_frame(run.settings, run.data.train)
-    found = model.predict(run.fit, frame.table, key=run.key, num_draws=run.settings.num_draws)
+    """Predictions of rows, with intervals of 90 % for their mean and the response; for categories
+    the number of the likeliest, and the probability of each by name."""
+    model = make_model(run.settings, run.data.train)
+    prediction = model.predict(run.fit, frame.table, key=run.key, num_draws=run.settings.num_draws)
     tell(frame.num_rows)
     levels = model.design.levels
     if not levels:
-        return {
-            name: getattr(found, name)
-            for name in ("mean", "sd", "low", "high", "lowest", "highest")
-        }
-    named = {"mean": found.mean, "low": found.low, "high": found.high}
-    own = {
-        f"{name}[{level}]": x[:, i] for name, x in named.items() for i, level in enumerate(levels)
-    }
-    likeliest = found.mean.argmax(1).astype(float)
-    ends = {} if found.lowest is None else {"lowest": found.lowest, "highest": found.highest}
-    return {"mean": likeliest, **own, **ends}
+        names = ("mean", "sd", "low", "high", "lowest", "highest")
+        return {name: getattr(prediction, name) for name in names}
+    by_level = {}
+    for name in ("mean", "low", "high"):
+        for i, level in enumerate(levels):
+            by_level[f"{name}[{level}]"] = getattr(prediction, name)[:, i]
+    likeliest = prediction.mean.argmax(1).astype(float)
+    ends = (
+        {}
+        if prediction.lowest is None
+        else {"lowest": prediction.lowest, "highest": prediction.highest}
+    )
+    return {"mean": likeliest, **by_level, **ends}
 
 
 LISTING = Listing(
@@ -507,7 +508,7 @@ LISTING = Listing(
     describe,
     arrange,
     score,
-    build=lambda settings, data: of_frame(settings, data.train),
+    build=lambda settings, data: make_model(settings, data.train),
     unit="group",
     per="group",
     transform=transform,

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from vijax import models
-from vijax.app.catalogue.predictors import PREDICTED, predictions
+from vijax.app.catalogue.predictors import BLOCK, predictions
 from vijax.app.drawing import views
 from vijax.app.drawing.blocks import Block, Intervals, Table
 from vijax.app.rows.by_row import RowScore, bounds, read_in_blocks
@@ -25,7 +25,7 @@ from vijax.inference import likelihood
 from vijax.models.emission.gaussian import normal_draw
 
 MOST_TOLD = 8
-"""Groups whose coefficients are on the screen."""
+"""Number of groups whose coefficients are on the screen."""
 BARS = "Bars reach two standard deviations."
 LAWS = {"probit": likelihood.bernoulli_probit, "logistic": likelihood.bernoulli_logit}
 """The likelihoods of two classes given the predictor, by the name of the response."""
@@ -62,7 +62,7 @@ def score(run: FittedRun) -> RowScore:
 
 
 def describe(run: FittedRun) -> list[Block]:
-    """The population of coefficients, and those of each group with their deviations."""
+    """The population of coefficients, and the coefficients of each group with their deviations."""
     train = run.data.train
     columns = list(run.data.names) + ["intercept"] * run.settings.intercept
     turn = table_units(train).coefficients(run.settings.intercept)
@@ -70,24 +70,26 @@ def describe(run: FittedRun) -> list[Block]:
     mean, deviation = turn @ centre, _deviations(turn, cov)
     mean[len(run.data.names) :] += offsets.get_offset(run.settings)
     q = run.fit.locals(group_data(train, run.settings), key=run.key)["coefficients"]
-    value, spread = (
-        np.asarray(q.mean(), float) @ turn.T,
-        _deviations(turn, np.asarray(q.cov, float)),
-    )
+    value = np.asarray(q.mean(), float) @ turn.T
+    spread = _deviations(turn, np.asarray(q.cov, float))
     value[:, len(run.data.names) :] += offsets.get_offset(run.settings)
     names = list(train.group_names or ("all",))
     law = {"logistic": "bernoulli_logit", "probit": "bernoulli_probit"}.get(
         run.settings.response.name, ""
     )
-    of = views.predictor_name(law, train.target, train.classes)
+    predictor = views.predictor_name(law, train.target, train.classes)
     rows = list(zip(columns, mean, deviation, strict=True))
     blocks: list[Block] = [
-        Table("Population", [of, "mean", "deviation of groups"], rows, f"On the {of}.")
+        Table(
+            "Population", [predictor, "mean", "deviation of groups"], rows, f"On the {predictor}."
+        )
     ]
     for d, column in enumerate(columns):
         title = f"{column}, by {train.group or 'group'}"
         blocks.append(
-            Intervals(title, names, value[:, d], spread[:, d], f"On the {of}. {BARS}", MOST_TOLD)
+            Intervals(
+                title, names, value[:, d], spread[:, d], f"On the {predictor}. {BARS}", MOST_TOLD
+            )
         )
     return blocks
 
@@ -98,92 +100,95 @@ def _deviations(turn: np.ndarray, cov: np.ndarray) -> np.ndarray:
 
 
 def _law_of_groups(run: FittedRun) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of the coefficients of a group of which nothing is known."""
+    """Mean and covariance of the coefficients of an unknown group."""
     point = run.point("population")
     precision = np.asarray(point.precision, float)
-    cov = (
-        to_covariance(precision)
-        if precision.ndim == 2
-        else np.diag(1 / np.maximum(precision, 1e-30))
-    )
-    return np.asarray(point.mean, float), cov
+    mean = np.asarray(point.mean, float)
+    if precision.ndim == 2:
+        return mean, to_covariance(precision)
+    return mean, np.diag(1 / np.maximum(precision, 1e-30))
 
 
 def transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
-    """Predictions of rows by the coefficients of their group (for a group that training has not
-    seen, by those of the population), with intervals; see
-    `vijax.app.catalogue.predictors.predictions`."""
+    """Predictions of rows by the coefficients of their group (for a group without training rows, of
+    the population), with intervals; see `vijax.app.catalogue.predictors.predictions`."""
     train = run.data.train
     q = run.fit.locals(group_data(train, run.settings), key=run.key)["coefficients"]
     mean, cov = _law_of_groups(run)
     means = np.concatenate([np.asarray(q.mean(), float), mean[None]])
     covs = np.concatenate([np.asarray(q.cov, float), cov[None]])
-    linear, classes = run.settings.response.name == "linear", train.classes
-    law = (
-        likelihood.gaussian(1 / float(run.point("noise")))
-        if linear
-        else LAWS[run.settings.response.name]()
-    )
+    classes = train.classes
+    if run.settings.response.name == "linear":
+        law = likelihood.gaussian(1 / float(run.point("noise")))
+    else:
+        law = LAWS[run.settings.response.name]()
 
     def read(data: Any) -> RowResults:
         x, group = data
-        m = np.einsum("nd,nd->n", x, means[group])
-        return predictions(
-            law, m, np.einsum("nd,nde,ne->n", x, covs[group], x, optimize=True), classes
-        )
+        mean = np.einsum("nd,nd->n", x, means[group])
+        variance = np.einsum("nd,nde,ne->n", x, covs[group], x, optimize=True)
+        return predictions(law, mean, variance, classes)
 
     groups = np.minimum(group_numbers(train, table), len(means) - 1)
-    found = read_in_blocks(read, (design(table, run.settings), groups), tell, PREDICTED)
-    return found if classes is not None else offsets.add_offset(found, run.settings)
+    results = read_in_blocks(read, (design(table, run.settings), groups), tell, BLOCK)
+    if classes is not None:
+        return results
+    return offsets.add_offset(results, run.settings)
 
 
 # --- draws ----------------------------------------------------------------------------------------
 def group_numbers(train: Any, table: Any) -> Int[np.ndarray, " N"]:
-    """The place of each row's group among the groups of training; new groups come after these."""
+    """The place of each row's group among the training groups; new groups come after these."""
     if train.groups is None:
         return np.zeros(table.num_rows, int)
-    known = {name: place for place, name in enumerate(train.group_names)}
-    places = np.array([known.setdefault(name, len(known)) for name in table.group_names])
+    places_by_name = {name: place for place, name in enumerate(train.group_names)}
+    places = np.array(
+        [places_by_name.setdefault(name, len(places_by_name)) for name in table.group_names]
+    )
     return places[table.groups]
 
 
 def draw(run: FittedRun, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any) -> np.ndarray:
-    """Targets: rows of groups seen in training by their own coefficients, others by coefficients of
-    the population."""
-    del groups  # each row says which
+    """Targets: rows of training groups by the coefficients of their group, others by coefficients
+    of the population."""
+    del groups  # each row has its group
     keys = jax.random.split(key, 4)
     group, train = group_numbers(run.data.train, table), run.data.train
     sampled = run.fit.sample(keys[0], num_draws)
     q = run.fit.locals(group_data(train, run.settings), key=run.key)["coefficients"]
-    known = q.sample(keys[1], (num_draws,))
-    number = max(int(group.max()) + 1 - known.shape[1], 0)
-    others = _of_population(sampled["population"], num_draws, number, keys[2])
-    coefficients = jnp.concatenate([known, others], axis=1)[:, group]
+    group_coefficients = q.sample(keys[1], (num_draws,))
+    number = max(int(group.max()) + 1 - group_coefficients.shape[1], 0)
+    new_coefficients = _population_coefficients(sampled["population"], num_draws, number, keys[2])
+    coefficients = jnp.concatenate([group_coefficients, new_coefficients], axis=1)[:, group]
     mean = jnp.einsum(
         "nd,snd->sn", jnp.asarray(design(table, run.settings)), coefficients, precision="highest"
     )
     if run.settings.response.name == "linear":
         noise = jax.random.normal(keys[3], mean.shape, mean.dtype)
-        drawn = mean + noise / jnp.sqrt(sampled["noise"])[:, None]
+        targets = mean + noise / jnp.sqrt(sampled["noise"])[:, None]
     else:
         law: Any = LAWS[run.settings.response.name]()
-        drawn = law.sample(keys[3], mean)
-    return np.asarray(drawn)[..., None]
+        targets = law.sample(keys[3], mean)
+    return np.asarray(targets)[..., None]
 
 
-def _of_population(
+def _precision_roots(precision: Array) -> Float[Array, "draws D D"]:
+    """Roots of precisions, which are matrices, or diagonals alone."""
+    if precision.ndim == 3:
+        return jnp.linalg.cholesky(precision)
+    return jax.vmap(jnp.diag)(jnp.sqrt(precision))
+
+
+def _population_coefficients(
     people: Any, num_draws: int, number: int, key: PRNGKeyArray
 ) -> Float[Array, "draws J D"]:
-    """Coefficients of so many groups of which nothing is known."""
-    full = people.precision.ndim == 3
-    factor = (
-        jnp.linalg.cholesky(people.precision)
-        if full
-        else jax.vmap(jnp.diag)(jnp.sqrt(people.precision))
-    )
+    """Coefficients of `number` unknown groups."""
+    factor = _precision_roots(people.precision)
     keys = jax.random.split(key, (num_draws, number))
-    of_draw = lambda mean, factor, keys: jax.vmap(lambda key: normal_draw(key, mean, factor))(keys)
-    return jax.vmap(of_draw)(people.mean, factor, keys)
+    draw_groups = lambda mean, factor, keys: jax.vmap(lambda key: normal_draw(key, mean, factor))(
+        keys
+    )
+    return jax.vmap(draw_groups)(people.mean, factor, keys)
 
 
 LISTING = Listing(

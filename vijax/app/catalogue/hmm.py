@@ -33,9 +33,10 @@ from vijax.app.sources.tables import padded_sequences, sequence_model, sequence_
 from vijax.arguments import integer
 
 MOST_SHOWN = 12
-"""Sequences whose states are drawn: of one chain, of each of several."""
-MOST_STEPS, MOST_COLUMNS = 400, 4
-"""Steps and columns of the one sequence that is drawn with its columns."""
+"""Number of sequences whose states are drawn, for each chain."""
+MOST_STEPS = 400
+MOST_COLUMNS = 4
+"""Steps and columns of the sequence that is drawn with its columns."""
 STAYING = (
     "From the state of the row to that of the column; staying, on the diagonal, has no colour."
 )
@@ -51,20 +52,16 @@ Settings = model_section(
 
 def build(settings: Any, data: Data) -> Any:
     """The model."""
-    return build_from_section(
-        settings,
-        data,
-        emission=emissions.make(settings.emission, settings.num_states, len(data.names)),
-    )
+    emission = emissions.make(settings.emission, settings.num_states, len(data.names))
+    return build_from_section(settings, data, emission=emission)
 
 
 def score(run: FittedRun) -> RowScore:
-    """Log probability of sequences, per step, in the units of the data; at a point, of the
-    point."""
+    """Log probability of sequences, per step, in the units of the data."""
     y, mask = padded_sequences(run.data.test)
     lengths = mask.sum(axis=1)
-    found = run.fit.score((y, mask), key=run.key)
-    logs = found.log_probs - sequence_sums(run.data.test, log_scales(run.data.test))
+    row_score = run.fit.score((y, mask), key=run.key)
+    logs = row_score.log_probs - sequence_sums(run.data.test, log_scales(run.data.test))
     return RowScore.of(logs, "step", sequences(len(lengths)), lengths)
 
 
@@ -78,25 +75,27 @@ def describe(run: FittedRun) -> list[Block]:
     y, mask = padded_sequences(run.data.train)
     z = run.fit.locals((y, mask), key=run.key)["z"]
     paths = np.where(mask, np.asarray(likeliest_paths(z)), -1)
-    drawn = mask & np.isfinite(y).all(axis=-1)  # steps that were seen
+    is_observed = mask & np.isfinite(y).all(axis=-1)
     size = run.settings.num_states
     share = np.bincount(paths[mask], minlength=size) / mask.sum()
     transition = np.asarray(run.point("transition"), float)
     stay = 1 / np.maximum(1 - np.diag(transition), 1e-6)
-    held = np.flatnonzero(share)
-    states = [str(k) for k in held]
+    occupied = np.flatnonzero(share)
+    states = [str(k) for k in occupied]
     leading = {"share": share, "steps at a time": stay}
     names = run.data.train.group_names or ("all",)
-    within = deviations_of_rows(y[drawn], np.asarray(z.probs)[drawn][:, :size])
+    within = deviations_of_rows(y[is_observed], np.asarray(z.probs)[is_observed][:, :size])
     return [
-        *emissions.table_of_components(
+        *emissions.component_blocks(
             "States", name, run, columns, leading, share * mask.sum(), "step", within=within
         ),
-        Heat("Transitions", states, states, transition[np.ix_(held, held)], STAYING, True),
+        Heat("Transitions", states, states, transition[np.ix_(occupied, occupied)], STAYING, True),
         *course(run, y, mask, paths, np.asarray(z.probs)),
         *forecasts(run),
         strips("Likeliest paths", names, paths),
-        emissions.picture("Steps by state", name, run, y[drawn], columns, paths[drawn], share),
+        emissions.picture(
+            "Steps by state", name, run, y[is_observed], columns, paths[is_observed], share
+        ),
     ]
 
 
@@ -104,36 +103,39 @@ def strips(
     title: str, names: Sequence[str], paths: np.ndarray, note: str = "Viterbi; a colour a state."
 ) -> Strips:
     """The paths of the first sequences."""
-    said = first_note(note, MOST_SHOWN, names, "sequences", "transformed.csv")
-    return Strips(title, names[:MOST_SHOWN], paths[:MOST_SHOWN], said)
+    full_note = first_note(note, MOST_SHOWN, names, "sequences", "transformed.csv")
+    return Strips(title, names[:MOST_SHOWN], paths[:MOST_SHOWN], full_note)
 
 
 def course(
     run: FittedRun, y: np.ndarray, mask: np.ndarray, paths: np.ndarray, probs: np.ndarray
 ) -> list[Block]:
-    """The longest of the first sequences with its states beneath it."""
-    chosen = int(mask[:MOST_SHOWN].sum(axis=1).argmax())
-    steps = min(int(mask[chosen].sum()), MOST_STEPS)
-    name = (run.data.train.group_names or ("all",))[chosen]
-    columns, values = (
-        run.data.names[:MOST_COLUMNS],
-        table_units(run.data.train).points(y[chosen, :steps]),
-    )
+    """The longest of the first sequences, with its states beneath it."""
+    longest_place = int(mask[:MOST_SHOWN].sum(axis=1).argmax())
+    steps = min(int(mask[longest_place].sum()), MOST_STEPS)
+    name = (run.data.train.group_names or ("all",))[longest_place]
+    columns = run.data.names[:MOST_COLUMNS]
+    values = table_units(run.data.train).points(y[longest_place, :steps])
     note = (
         "The path is behind the columns; below, the probability of each state given the whole "
         "sequence."
     )
-    longest = longest_of_first(len(mask), MOST_SHOWN)
-    more = first_note(longest, steps, range(int(mask[chosen].sum())), "steps", "transformed.csv")
-    some = first_note("", MOST_COLUMNS, run.data.names, "columns", "transformed.csv")
-    shown = values.T[:MOST_COLUMNS], paths[chosen, :steps], probs[chosen, :steps].T
-    times = sequence_times(run.data.train, chosen)
+    note += longest_of_first(len(mask), MOST_SHOWN)
+    all_steps = range(int(mask[longest_place].sum()))
+    note = first_note(note, steps, all_steps, "steps", "transformed.csv")
+    note = first_note(note, MOST_COLUMNS, run.data.names, "columns", "transformed.csv")
+    course_values = (
+        values.T[:MOST_COLUMNS],
+        paths[longest_place, :steps],
+        probs[longest_place, :steps].T,
+    )
+    times = sequence_times(run.data.train, longest_place)
     return [
         Course(
             f"States of sequence {name}",
             columns,
-            *shown,
-            f"{note}{more}{some}",
+            *course_values,
+            note,
             times.label,
             times.at[:steps],
         )
@@ -186,19 +188,17 @@ FactorialSettings = model_section(
 def factorial_score(run: FittedRun) -> RowScore:
     """Bound on the log density of held-out sequences, per step, in the units of the data."""
     y, mask = padded_sequences(run.data.test)
-    found = bounds(run.fit, (y, mask), run.key) - sequence_sums(
-        run.data.test, log_scales(run.data.test)
-    )
-    return RowScore.of(found, "step", f"a bound; {sequences(len(found))}", mask.sum(axis=1))
+    scales = sequence_sums(run.data.test, log_scales(run.data.test))
+    logs = bounds(run.fit, (y, mask), run.key) - scales
+    return RowScore.of(logs, "step", f"a bound; {sequences(len(logs))}", mask.sum(axis=1))
 
 
 def factorial_describe(run: FittedRun) -> list[Block]:
-    """The contribution and the duration of each state of each chain, and the likeliest paths."""
+    """The contribution and duration of each state of each chain, and the likeliest paths."""
     settings, columns = run.settings, list(run.data.names)
     point = run.point("contributions")
-    added = np.asarray(point.coefficients, float).T.reshape(
-        settings.num_chains, settings.num_states, len(columns)
-    )
+    shape = settings.num_chains, settings.num_states, len(columns)
+    contributions = np.asarray(point.coefficients, float).T.reshape(shape)
     transition = np.asarray(run.point("transition"), float)
     units = table_units(run.data.train)
     noise = units.spread(1 / np.sqrt(np.maximum(np.asarray(point.precision, float), 1e-30)))
@@ -208,9 +208,8 @@ def factorial_describe(run: FittedRun) -> list[Block]:
     for m in range(settings.num_chains):
         rows = [f"chain {m + 1}, state {k}" for k in range(settings.num_states)]
         stay = 1 / np.maximum(1 - np.diag(transition[m]), 1e-6)
-        centred = units.spread(
-            added[m] - added[m].mean(axis=0)
-        )  # a constant may move from chain to chain
+        # A constant may move from chain to chain.
+        centred = units.spread(contributions[m] - contributions[m].mean(axis=0))
         table = [
             [row, float(n), *map(float, values)]
             for row, n, values in zip(rows, stay, centred, strict=True)
@@ -222,24 +221,17 @@ def factorial_describe(run: FittedRun) -> list[Block]:
     for m in range(settings.num_chains):
         states = np.asarray(likeliest_paths(paths[f"z{m + 1}"]))
         names = run.data.train.group_names or ("all",)
-        blocks.append(
-            strips(
-                f"Chain {m + 1}: likeliest paths",
-                names,
-                np.where(mask, states, -1),
-                "A colour a state.",
-            )
-        )
-        states_of = [str(k) for k in range(settings.num_states)]
-        blocks.append(
-            Heat(f"Chain {m + 1}: transitions", states_of, states_of, transition[m], STAYING, True)
-        )
+        state_paths = np.where(mask, states, -1)
+        title = f"Chain {m + 1}: likeliest paths"
+        blocks.append(strips(title, names, state_paths, "A colour a state."))
+        labels = [str(k) for k in range(settings.num_states)]
+        title = f"Chain {m + 1}: transitions"
+        blocks.append(Heat(title, labels, labels, transition[m], STAYING, True))
     return [*blocks, *forecasts(run)]
 
 
 def factorial_transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
-    """For each chain the state of each step on its likeliest path, and the probabilities of all its
-    states."""
+    """For each chain its states on the likeliest path, and the probabilities of all its states."""
     names = [f"z{m + 1}" for m in range(run.settings.num_chains)]
 
     def read(data: Any) -> RowResults:

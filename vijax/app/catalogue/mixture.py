@@ -62,7 +62,7 @@ def _clusters(run: FittedRun, weights: np.ndarray) -> list[Block]:
     rows = probs.sum(axis=0)[:size]
     within = deviations_of_rows(run.data.train.x, probs[:, :size])
     leading = {"weight": weights, "rows": rows}
-    table = emissions.table_of_components(
+    table = emissions.component_blocks(
         "Components", name, run, columns, leading, rows, within=within
     )
     return [*table, emissions.picture("Clusters", name, run, x, columns, labels, weights)]
@@ -111,7 +111,7 @@ def num_in_use(run: FittedRun) -> int:
     prior; a last component without a stick has those of the last beta."""
     q, prior = run.posterior["sticks"], float(np.asarray(run.fit.state.hyper["concentration"]))
     rows = np.append(np.asarray(q.alpha) - 1, np.asarray(q.beta)[-1:] - prior)
-    return int(np.sum(rows[: run.settings.num_components] >= emissions.HELD))
+    return int(np.sum(rows[: run.settings.num_components] >= emissions.LEAST_ROWS_HELD))
 
 
 def dp_describe(run: FittedRun) -> list[Block]:

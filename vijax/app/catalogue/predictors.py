@@ -27,8 +27,8 @@ from vijax.inference.likelihood import Likelihood
 from vijax.models.regressions.measure import NOISE
 from vijax.models.regressions.predictor_draws import response
 
-PREDICTED = 4096
-"""Rows that are predicted at a time: an interval averages over many values of each predictor."""
+BLOCK = 4096
+"""Rows per block: an interval averages over many values of each predictor."""
 LikelihoodConfig = chooser(
     "[model.likelihood]: the law of the target given its predictor z.",
     "bernoulli_logit",
@@ -43,25 +43,24 @@ LikelihoodConfig = chooser(
 )
 
 
-def kind_of(name: str) -> TargetKind:
-    """The kind of observations that a likelihood has."""
+def target_kind(name: str) -> TargetKind:
+    """The kind of observations of a likelihood."""
     if name.startswith("bernoulli"):
         return "binary"
     return "count" if name in ("poisson_log", "negative_binomial") else "real"
 
 
-def settled(run: FittedRun) -> tuple[Any, Any]:
-    """The posterior to predict from (the average, where one was kept), and the hyperparameters as
-    they stand."""
+def posterior_and_hyper(run: FittedRun) -> tuple[Any, Any]:
+    """The posterior to predict from (the average, if one was kept), and the hyperparameters."""
     fit = run.fit
     return fit.average if "averaged" in fit.state.beside else fit.posterior, fit.state.hyper
 
 
 def score(run: FittedRun) -> RowScore:
     """Log predictive density of held-out targets; with two classes the errors too."""
-    found, _ = settled(run)
+    q, _ = posterior_and_hyper(run)
     x, y = pairs(run.data.test, run.settings)
-    densities = np.asarray(run.model.predictive(found, x, y), np.float64)
+    densities = np.asarray(run.model.predictive(q, x, y), np.float64)
     logs = np.log(np.maximum(densities, 1e-300))
     if run.data.train.classes is None:
         return RowScore.of(logs, "row")
@@ -75,15 +74,17 @@ def score(run: FittedRun) -> RowScore:
 
 def transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
     """The prediction of each row, and an interval; see `predictions`."""
-    found, _ = settled(run)
-    law, classes = run.model.law(found), run.data.train.classes
+    q, _ = posterior_and_hyper(run)
+    law, classes = run.model.law(q), run.data.train.classes
 
     def read(x: np.ndarray) -> RowResults:
-        mean, variance = run.model.predict(found, x)
+        mean, variance = run.model.predict(q, x)
         return predictions(law, mean, variance, classes)
 
-    found_of = read_in_blocks(read, design(table, run.settings), tell, PREDICTED)
-    return found_of if classes is not None else offsets.add_offset(found_of, run.settings)
+    results = read_in_blocks(read, design(table, run.settings), tell, BLOCK)
+    if classes is not None:
+        return results
+    return offsets.add_offset(results, run.settings)
 
 
 def predictions(
@@ -101,23 +102,21 @@ def predictions(
             "low": low,
             "high": high,
         }
-    if kind_of(law.name) == "count":
+    if target_kind(law.name) == "count":
         low, high = np.round(low), np.round(high)
     return {"prediction": middle, "low": low, "high": high}
 
 
 def hyper_table(run: FittedRun) -> Table:
-    """Hyperparameters as they stand, and the noise where it was learnt."""
-    found, hyper = settled(run)
+    """The hyperparameters, and the noise if it was learnt."""
+    q, hyper = posterior_and_hyper(run)
     rows = [[name, numbers(value)] for name, value in hyper.items()]
     if run.model.measure is None:
         return Table("Hyperparameters", ["", "value"], rows)
-    name = (
-        "noise (standard deviation)"
-        if run.settings.likelihood.name == "gaussian"
-        else "noise (scale)"
-    )
-    rows.append([name, numbers(1.0 / np.sqrt(np.asarray(found[NOISE].mean(), float)))])
+    name = "noise (scale)"
+    if run.settings.likelihood.name == "gaussian":
+        name = "noise (standard deviation)"
+    rows.append([name, numbers(1.0 / np.sqrt(np.asarray(q[NOISE].mean(), float)))])
     target, unit = run.data.train.target, run.model.measure.unit
     note = (
         f"The noise is in units of {target}; scales are in units of its standard deviation, "
@@ -127,24 +126,26 @@ def hyper_table(run: FittedRun) -> Table:
 
 
 def numbers(values: Any) -> str:
-    """A number, or several, for reading."""
+    """One or several numbers for reading."""
     return " ".join(f"{v:.4g}" for v in np.ravel(np.asarray(values)))
 
 
 def confusion(run: FittedRun) -> list[Block]:
-    """Tables of errors for training and held-out rows; none where the target has no two classes."""
+    """Tables of errors for training and held-out rows; none unless the target has two classes."""
     classes = run.data.train.classes
     if classes is None:
         return []
-    found, _ = settled(run)
+    q, _ = posterior_and_hyper(run)
     blocks: list[Block] = []
     for part, name in zip(run.data.parts, ("training", "held-out"), strict=False):
-        up = np.asarray(run.model.predictive(found, design(part, run.settings), jnp.ones(()))) > 0.5
-        true = target(part) > 0
-        rows = [
-            [f"is {classes[c]}", *(int(np.sum((true == c) & (up == p))) for p in (0, 1))]
-            for c in (0, 1)
-        ]
+        said_second = (
+            np.asarray(run.model.predictive(q, design(part, run.settings), jnp.ones(()))) > 0.5
+        )
+        is_second = target(part) > 0
+        rows = []
+        for c in (0, 1):
+            counts = [int(np.sum((is_second == c) & (said_second == p))) for p in (0, 1)]
+            rows.append([f"is {classes[c]}", *counts])
         header = [f"{name} rows", f"said {classes[0]}", f"said {classes[1]}"]
         blocks.append(Table(f"Classes of {name} rows", header, rows))
     return blocks
@@ -174,7 +175,7 @@ def build_gp(settings: Any, data: Data) -> Any:
 
 
 def describe_gp(run: FittedRun) -> list[Block]:
-    """Hyperparameters; errors of classes; the process along its one column, or the border of
+    """Hyperparameters; errors of classes; the process along a single column, or the border of
     classes in the plane."""
     blocks = [_hyper_table(run), *confusion(run)]
     dim = len(run.data.names)
@@ -186,49 +187,50 @@ def describe_gp(run: FittedRun) -> list[Block]:
 
 
 def _hyper_table(run: FittedRun) -> Table:
-    """Hyperparameters, lengths in the units of the columns where each has its own, or there is
-    one."""
-    units, shown = table_units(run.data.train), hyper_table(run)
+    """Hyperparameters; lengths in the units of the columns if each has its own, or there is one."""
+    units, table = table_units(run.data.train), hyper_table(run)
     if run.settings.ard or len(run.data.names) == 1:
-        _, hyper = settled(run)
+        _, hyper = posterior_and_hyper(run)
         lengths = units.spread(np.asarray(hyper["length"], float))
-        rows = [[name, numbers(lengths) if name == "length" else said] for name, said in shown.rows]
-        return shown._replace(rows=rows)
-    return shown._replace(note=" ".join(filter(None, [shown.note, units.note()])))
+        rows = [
+            [name, numbers(lengths) if name == "length" else value] for name, value in table.rows
+        ]
+        return table._replace(rows=rows)
+    return table._replace(note=" ".join(filter(None, [table.note, units.note()])))
 
 
 def _curve(run: FittedRun) -> Lines:
-    """The law of the mean response along the column: exp z of counts, the probability of classes, z
-    itself."""
-    found, _ = settled(run)
+    """The law of the mean response along the column: exp z (counts), a probability, or z."""
+    q, _ = posterior_and_hyper(run)
     x, y = pairs(run.data.train, run.settings)
     x = x[:, 0]
     grid = np.linspace(x.min(), x.max(), 200, dtype=x.dtype)
-    mean, variance = (np.asarray(part, float) for part in run.model.predict(found, grid[:, None]))
-    deviation, (name, kind) = (
-        np.sqrt(variance),
-        (run.data.train.target, kind_of(run.settings.likelihood.name)),
-    )
+    mean, variance = (np.asarray(part, float) for part in run.model.predict(q, grid[:, None]))
+    deviation = np.sqrt(variance)
+    name = run.data.train.target
+    kind = target_kind(run.settings.likelihood.name)
     responses: dict[str, Any] = {
         "count": np.exp,
         "binary": lambda z: 1 / (1 + np.exp(-z)),
         "real": lambda z: z,
     }
-    by = offsets.get_offset(run.settings)
+    offset = offsets.get_offset(run.settings)
     curve, low, high = (
-        responses[kind](z) + by for z in (mean, mean - 2 * deviation, mean + 2 * deviation)
+        responses[kind](z) + offset for z in (mean, mean - 2 * deviation, mean + 2 * deviation)
     )
     rows = views.spread_rows(len(x))
     label = {
         "count": f"rate of {name}",
         "binary": f"probability of {(run.data.train.classes or ('', ''))[1]}",
     }
-    shown = (y[rows] > 0).astype(float) if kind == "binary" else y[rows] + by
+    observed = y[rows] + offset
+    if kind == "binary":
+        observed = (y[rows] > 0).astype(float)
     note = views.spread_rows_note(
         "Median and central 95 % of the response, and the training rows.", len(rows), len(x)
     )
     units = table_units(run.data.train)
-    grid, at = (units.points(part[:, None])[:, 0] for part in (grid, x[rows]))
+    grid, points = (units.points(part[:, None])[:, 0] for part in (grid, x[rows]))
     return Lines(
         "Response",
         run.data.names[0],
@@ -237,35 +239,33 @@ def _curve(run: FittedRun) -> Lines:
         curve,
         low,
         high,
-        at,
-        shown,
+        points,
+        observed,
         note,
     )
 
 
 def _plane(run: FittedRun) -> Scatter:
-    """Training rows by class; of two columns also the border between classes."""
-    x, labels = design(run.data.train, run.settings), (target(run.data.train) > 0).astype(int)
+    """Training rows by class; for two columns also the border between classes."""
+    x = design(run.data.train, run.settings)
+    labels = (target(run.data.train) > 0).astype(int)
     units = table_units(run.data.train)
-    note, names = (
-        "Training rows by class.",
-        (*(run.data.train.classes or ("0", "1")), "both as likely"),
-    )
-    shown = views.scatter(
+    note = "Training rows by class."
+    names = (*(run.data.train.classes or ("0", "1")), "both as likely")
+    picture = views.scatter(
         "Classes", units.points(x), run.data.names, labels, note=note, names=names
     )
     if x.shape[1] != 2:
-        return shown
-    found, _ = settled(run)
-    sides = [
-        np.linspace(low, high, 60) for low, high in zip(x.min(axis=0), x.max(axis=0), strict=True)
-    ]
+        return picture
+    q, _ = posterior_and_hyper(run)
+    ends = zip(x.min(axis=0), x.max(axis=0), strict=True)
+    sides = [np.linspace(low, high, 60) for low, high in ends]
     grid = np.stack(np.meshgrid(*sides), axis=-1).reshape(-1, 2).astype(x.dtype)
-    mean = np.asarray(run.model.predict(found, grid)[0]).reshape(60, 60)
+    mean = np.asarray(run.model.predict(q, grid)[0]).reshape(60, 60)
     border = require_extra("contourpy").contour_generator(*sides, mean).lines(0.0)
     outlines = [(2, *units.points(line).T) for line in border]
-    return shown._replace(
-        outlines=outlines, note=f"{shown.note} The line is where both are as likely."
+    return picture._replace(
+        outlines=outlines, note=f"{picture.note} The line is where both are as likely."
     )
 
 
@@ -291,26 +291,26 @@ LogisticSettings = model_section(
 def build_linear(settings: Any, data: Data) -> Any:
     """The model, of the training rows."""
     x, y = pairs(data.train, settings)
-    law = (
-        {"likelihood": make_option(settings.likelihood)} if hasattr(settings, "likelihood") else {}
-    )
+    law = {}
+    if hasattr(settings, "likelihood"):
+        law["likelihood"] = make_option(settings.likelihood)
     return build_from_section(settings, data, x=x, y=y, **law)
 
 
 def describe_linear(run: FittedRun) -> list[Block]:
     """Weights with their deviations, errors of classes, hyperparameters."""
-    found, _ = settled(run)
+    q, _ = posterior_and_hyper(run)
     names = list(run.data.names) + ["intercept"] * run.settings.intercept
     rows = table_units(run.data.train).coefficients(run.settings.intercept)
-    mean, variance = run.model.predict(found, jnp.asarray(rows, jnp.result_type(float)))
-    law, train = run.model.law(found).name, run.data.train
+    mean, variance = run.model.predict(q, jnp.asarray(rows, jnp.result_type(float)))
+    law, train = run.model.law(q).name, run.data.train
     name = (train.classes or ("", train.target))[1]
     scales = table_units(train).spread(np.std(train.x, axis=0))
-    of = views.predictor_name(law, train.target, train.classes)
+    predictor = views.predictor_name(law, train.target, train.classes)
     mean = np.array(mean, float)
     mean[len(run.data.names) :] += offsets.get_offset(run.settings)
     weights = views.coefficients(
-        "Weights", names, mean, np.sqrt(np.asarray(variance)), scales, law, name, of
+        "Weights", names, mean, np.sqrt(np.asarray(variance)), scales, law, name, predictor
     )
     return [*weights, *confusion(run), hyper_table(run)]
 
@@ -334,17 +334,17 @@ def _listing(settings: Any, describe: Any, build: Any, target: Any, manner: Any)
     )
 
 
-_kind_of_target = lambda settings: kind_of(settings.likelihood.name)
-_where_lengths_are_open = lambda settings: "each" if settings.length == 1 else None
-_where_shifts_are_taken_up = lambda settings: "each" if settings.intercept else None
-GP = _listing(GpSettings, describe_gp, build_gp, _kind_of_target, _where_lengths_are_open)
+_likelihood_kind = lambda settings: target_kind(settings.likelihood.name)
+_standardise_for_lengths = lambda settings: "each" if settings.length == 1 else None
+_standardise_for_intercept = lambda settings: "each" if settings.intercept else None
+GP = _listing(GpSettings, describe_gp, build_gp, _likelihood_kind, _standardise_for_lengths)
 GLM = _listing(
-    GlmSettings, describe_linear, build_linear, _kind_of_target, _where_shifts_are_taken_up
+    GlmSettings, describe_linear, build_linear, _likelihood_kind, _standardise_for_intercept
 )
 LOGISTIC = _listing(
     LogisticSettings,
     describe_linear,
     build_linear,
     lambda settings: "binary",
-    _where_shifts_are_taken_up,
+    _standardise_for_intercept,
 )

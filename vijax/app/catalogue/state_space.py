@@ -30,7 +30,7 @@ from vijax.app.sources.tables import (
 )
 
 MOST_COLUMNS = 4
-"""Columns whose smoothed course is drawn."""
+"""Number of columns whose smoothed course is drawn."""
 
 Settings = model_section(
     models.linear_gaussian_state_space,
@@ -47,20 +47,19 @@ def score(run: FittedRun) -> RowScore:
     entry."""
     if holds_out_entries(run.data):
         return _score_entries(run)
-    found = run.fit.score(padded_sequences(run.data.test), key=run.key)
-    logs = found.log_probs - sequence_sums(run.data.test, log_scales(run.data.test))
-    return RowScore.of(logs, "step", sequences(len(found.log_probs)), found.num_tokens)
+    row_score = run.fit.score(padded_sequences(run.data.test), key=run.key)
+    logs = row_score.log_probs - sequence_sums(run.data.test, log_scales(run.data.test))
+    return RowScore.of(logs, "step", sequences(len(row_score.log_probs)), row_score.num_tokens)
 
 
 def _score_entries(run: FittedRun) -> RowScore:
     """log p(all entries) - log p(training entries), for each sequence."""
     train, test = run.data.train, run.data.test
-    whole = dataclasses.replace(train, x=np.where(np.isfinite(train.x), train.x, test.x))
-    both, known = (
-        run.fit.score(padded_sequences(table), key=run.key).log_probs for table in (whole, train)
-    )
+    full_table = dataclasses.replace(train, x=np.where(np.isfinite(train.x), train.x, test.x))
+    log_all = run.fit.score(padded_sequences(full_table), key=run.key).log_probs
+    log_train = run.fit.score(padded_sequences(train), key=run.key).log_probs
     number = [int(np.isfinite(part).sum()) for part in test.sequences()]
-    logs = both - known - sequence_sums(test, log_scales(test))
+    logs = log_all - log_train - sequence_sums(test, log_scales(test))
     return RowScore.of(logs, "entry", sequences(len(number)), number)
 
 
@@ -85,65 +84,67 @@ def describe(run: FittedRun) -> list[Block]:
 
 
 def _modes(dynamics: np.ndarray) -> list[list[Any]]:
-    """Eigenvalues, one of each complex pair: modulus, and steps that a turn takes."""
+    """Eigenvalues, one of each complex pair: modulus, and the steps of a full turn."""
     values = np.linalg.eigvals(dynamics)
-    kept = sorted(values[values.imag >= 0], key=lambda v: -abs(v))
-    turns = [2 * np.pi / abs(np.angle(v)) if abs(np.angle(v)) > 1e-9 else None for v in kept]
+    modes = sorted(values[values.imag >= 0], key=lambda v: -abs(v))
+    turns = [2 * np.pi / abs(np.angle(v)) if abs(np.angle(v)) > 1e-9 else None for v in modes]
     return [
         [f"mode {i + 1}", float(abs(v)), turn]
-        for i, (v, turn) in enumerate(zip(kept, turns, strict=True))
+        for i, (v, turn) in enumerate(zip(modes, turns, strict=True))
     ]
 
 
 def courses(run: FittedRun, loadings: np.ndarray, noise: np.ndarray) -> list[Block]:
-    """Each column of the first sequence as the smoothed state predicts it, with two deviations of
-    an observation."""
+    """Each column of the first sequence as the smoothed state predicts it, with two deviations."""
     y, mask = (part[:1] for part in padded_sequences(run.data.train))
     steps = int(mask.sum())
     value, cov = (part[0, :steps] for part in moments(run.fit.locals((y, mask), key=run.key)["x"]))
     times, units = sequence_times(run.data.train, 0), table_units(run.data.train)
     time = times.at
+    sequence_names = run.data.train.group_names or ("all",)
+    columns = run.data.names[: len(loadings)]
     note = "Smoothed, with two standard deviations of an observation."
-    note = first_note(
-        note, 1, run.data.train.group_names or ("all",), "sequences", "transformed.csv"
-    )
-    note = first_note(
-        note, MOST_COLUMNS, run.data.names[: len(loadings)], "columns", "transformed.csv"
-    )
+    note = first_note(note, 1, sequence_names, "sequences", "transformed.csv")
+    note = first_note(note, MOST_COLUMNS, columns, "columns", "transformed.csv")
     blocks: list[Block] = []
-    for d, column in list(enumerate(run.data.names[: len(loadings)]))[:MOST_COLUMNS]:
+    for d, column in enumerate(columns[:MOST_COLUMNS]):
         c = loadings[d, :-1]
-        mean, deviation = (
-            value @ c + loadings[d, -1],
-            np.sqrt(np.einsum("k,tkj,j->t", c, cov, c) + noise[d] ** 2),
-        )
-        there = np.isfinite(y[0, :steps, d])
-        shown = mean, mean - 2 * deviation, mean + 2 * deviation, y[0, :steps, d][there]
-        mean, low, high, points = (part * units.deviation[d] + units.mean[d] for part in shown)
+        mean = value @ c + loadings[d, -1]
+        deviation = np.sqrt(np.einsum("k,tkj,j->t", c, cov, c) + noise[d] ** 2)
+        is_known = np.isfinite(y[0, :steps, d])
+        parts = mean, mean - 2 * deviation, mean + 2 * deviation, y[0, :steps, d][is_known]
+        mean, low, high, points = (part * units.deviation[d] + units.mean[d] for part in parts)
         title = f"{column}, first sequence"
         blocks.append(
-            Lines(title, times.label, column, time, mean, low, high, time[there], points, note)
+            Lines(title, times.label, column, time, mean, low, high, time[is_known], points, note)
         )
     return blocks
 
 
 def transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
     """The expected columns of each step given the whole sequence, with the standard deviation of an
-    observation, also where they are missing (rows of missing values at the end are forecasts); and
-    the smoothed states, with their standard deviations."""
+    observation, also for missing cells (rows of missing values at the end are forecasts); and the
+    smoothed states, with their standard deviations."""
 
     def read(data: Any) -> RowResults:
-        expected, sd, state, state_sd = seen_through(run, run.fit.locals(data, key=run.key)["x"])
+        expected, sd, state, state_sd = expected_columns(
+            run, run.fit.locals(data, key=run.key)["x"]
+        )
         return {"expected": expected, "sd": sd, "state": state, "state_sd": state_sd}
 
-    found = read_sequences_in_blocks(read, table, check_data(run, padded_sequences(table)), tell)
+    results = read_sequences_in_blocks(read, table, check_data(run, padded_sequences(table)), tell)
     units = table_units(table)
-    return found | {"expected": units.points(found["expected"]), "sd": units.spread(found["sd"])}
+    return results | {
+        "expected": units.points(results["expected"]),
+        "sd": units.spread(results["sd"]),
+    }
 
 
-def seen_through(run: FittedRun, x: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Expected columns of paths with law `x`, and the deviation of an observation; smoothed paths
-    and theirs."""
+def expected_columns(
+    run: FittedRun, x: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Expected columns of paths with law `x`, the deviation of an observation, smoothed paths and
+    their deviations."""
     observation = run.point("observation")
     loadings = np.asarray(observation.coefficients, float)
     noise = 1 / np.maximum(np.asarray(observation.precision, float), 1e-30)
@@ -154,8 +155,8 @@ def seen_through(run: FittedRun, x: Any) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def moments(x: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Means of each step of paths with law `x`, (sequences, steps, Q), and covariances, (sequences,
-    steps, Q, Q)."""
+    """Means, (sequences, steps, Q), and covariances, (sequences, steps, Q, Q), of each step of
+    paths with law `x`."""
     stats = x.expected_stats()
     value, outer = np.asarray(stats.value, float), np.asarray(stats.outer, float)
     return value, outer - value[..., :, None] * value[..., None, :]

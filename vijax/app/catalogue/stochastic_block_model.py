@@ -19,9 +19,9 @@ from vijax.app.sources.listing import FittedRun, Listing, RowResults, Tell
 from vijax.models.factors.stochastic_block_model import rates_matrix
 
 MOST_DRAWN = 60
-"""Nodes of the picture of the graph."""
+"""Number of nodes in the picture of the graph."""
 MOST_NAMED = 6
-"""Nodes that stand for a block."""
+"""Number of nodes that stand for a block."""
 
 Settings = model_section(
     models.stochastic_block_model, "blocks of the nodes of a graph", num_blocks=3
@@ -44,14 +44,13 @@ def score(run: FittedRun) -> RowScore:
 
 
 def memberships(run: FittedRun, graph: Any) -> Float[np.ndarray, "N K"]:
-    """q of the blocks of each node, given the pairs of a graph that are observed."""
+    """q of the block of each node, given the observed pairs of a graph."""
     z: Any = run.fit.locals(adjacency(graph), key=run.key)["z"]
     return np.asarray(z.probs[0], np.float64)
 
 
 def _chances(run: FittedRun, y: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n K K"]:
-    """E[p(y | B)] for each observation and pair of blocks: for counts a negative binomial, at a
-    point a Poisson."""
+    """E[p(y | B)] for each observation and pair of blocks."""
     counts = y[:, None, None]
     if run.settings.edges == "bernoulli":
         mean = _rates(run.point("rates"))
@@ -68,50 +67,55 @@ def _rates(values: Array) -> Float[np.ndarray, "K K"]:
 
 
 def _area(chance: Float[np.ndarray, " n"], linked: np.ndarray) -> float:
-    """The share of cases in which a linked pair has a larger chance than one that is not (Mann and
-    Whitney)."""
-    ranks, number = stats.rankdata(chance), int(linked.sum())
-    return float(
-        (ranks[linked].sum() - number * (number + 1) / 2) / (number * (len(linked) - number))
-    )
+    """The area under the ROC curve: how often a linked pair has the larger chance."""
+    ranks = stats.rankdata(chance)
+    number = int(linked.sum())
+    wins = ranks[linked].sum() - number * (number + 1) / 2
+    return float(wins / (number * (len(linked) - number)))
 
 
 # --- the page -------------------------------------------------------------------------------------
 def describe(run: FittedRun) -> list[Block]:
-    """Blocks, the numbers between them, the graph in the order of blocks, and every node's
-    block."""
+    """Blocks, the rates between them, the graph in the order of blocks, and every node's block."""
     names, q = run.data.train.columns, memberships(run, run.data.train)
     size = q.shape[1]
-    block, sure = q.argmax(axis=1), q.max(axis=1)
-    order = np.lexsort((-sure, block))
-    of_block = [order[block[order] == k] for k in range(size)]
+    block, certainty = q.argmax(axis=1), q.max(axis=1)
+    order = np.lexsort((-certainty, block))
+    nodes_by_block = [order[block[order] == k] for k in range(size)]
     weights = np.asarray(run.point("weights"), float)
     labels = [f"block {k + 1}" for k in range(size)]
-    shown = order[views.spread_rows(len(order), MOST_DRAWN)]
-    drawn = [names[i] for i in shown]
-    what = "probability of an edge" if run.settings.edges == "bernoulli" else "mean count"
-    listed = [
-        ", ".join([names[i] for i in own[:MOST_NAMED]] + ["..."] * (len(own) > MOST_NAMED))
-        for own in of_block
+    nodes_drawn = order[views.spread_rows(len(order), MOST_DRAWN)]
+    drawn_names = [names[i] for i in nodes_drawn]
+    quantity = "probability of an edge" if run.settings.edges == "bernoulli" else "mean count"
+    members = []
+    for nodes_of_block in nodes_by_block:
+        listed = [names[i] for i in nodes_of_block[:MOST_NAMED]]
+        if len(nodes_of_block) > MOST_NAMED:
+            listed.append("...")
+        members.append(", ".join(listed))
+    blocks = [
+        [labels[k], float(weights[k]), len(nodes_by_block[k]), members[k]] for k in range(size)
     ]
-    blocks = [[labels[k], float(weights[k]), len(of_block[k]), listed[k]] for k in range(size)]
     links = _rates(run.point("rates"))
-    about = f"The {what} from the block of the row to that of the column."
-    graph = np.nan_to_num(run.data.train.x[np.ix_(shown, shown)])
-    some = f": {len(shown):,} of {len(order):,}, evenly spread; tables/nodes.csv has all"
-    order_of = f"Nodes in the order of their blocks{some if len(shown) < len(order) else ''}."
-    nodes = [[names[i], int(block[i]) + 1, float(sure[i])] for i in order]
+    about = f"The {quantity} from the block of the row to that of the column."
+    graph = np.nan_to_num(run.data.train.x[np.ix_(nodes_drawn, nodes_drawn)])
+    order_note = "Nodes in the order of their blocks"
+    if len(nodes_drawn) < len(order):
+        number = f"{len(nodes_drawn):,} of {len(order):,}"
+        order_note += f": {number}, evenly spread; tables/nodes.csv has all"
+    order_note += "."
+    nodes = [[names[i], int(block[i]) + 1, float(certainty[i])] for i in order]
     return [
         Table("Blocks", ["", "weight", "nodes", "members"], blocks, "The surest members of each."),
         Heat("Links between blocks", labels, labels, links, about),
-        Heat("The graph", drawn, drawn, graph, order_of),
+        Heat("The graph", drawn_names, drawn_names, graph, order_note),
         Table("Nodes", ["", "block", "probability"], nodes),
     ]
 
 
 def transform(run: FittedRun, graph: Any, tell: Tell) -> RowResults:
-    """The block of each node given all pairs of its graph, and the probabilities of all blocks;
-    counted from 1, as on the page."""
+    """The block of each node given all pairs of its graph, and the probabilities of all blocks,
+    numbered from 1 as on the page."""
     probs = memberships(run, graph)
     tell(len(probs))
     columns = {f"probability_{k + 1}": column for k, column in enumerate(probs.T)}

@@ -1,5 +1,4 @@
-"""Switching dynamics on the command line: autoregressive hidden Markov models, switching linear
-dynamical systems."""
+"""Switching dynamics on the command line: autoregressive HMMs, switching linear systems."""
 
 from __future__ import annotations
 
@@ -30,8 +29,8 @@ Settings = model_section(
 )
 
 
-def dim_of(settings: Any, columns: Any) -> int:
-    """The number of columns that are no inputs; a `ConfigError` where none is left."""
+def num_outputs(settings: Any, columns: Any) -> int:
+    """The number of columns that are not inputs; a `ConfigError` if none is left."""
     dim = len(columns) - settings.num_inputs
     if dim < 1:
         raise ConfigError(
@@ -43,84 +42,66 @@ def dim_of(settings: Any, columns: Any) -> int:
 
 def build(settings: Any, data: Data) -> Any:
     """The model."""
-    return build_from_section(settings, data, dim=dim_of(settings, data.names))
+    return build_from_section(settings, data, dim=num_outputs(settings, data.names))
 
 
 def score(run: FittedRun) -> RowScore:
-    """Log probability of sequences, per step that the dynamics explain, in the units of the
-    data."""
-    found = run.fit.score(padded_sequences(run.data.test), key=run.key)
-    logs = np.log(
-        table_units(run.data.test).deviation[: dim_of(run.settings, run.data.names)]
-    ).sum()
-    totals = found.log_probs - logs * found.num_tokens
-    return RowScore.of(totals, "step", sequences(len(totals)), found.num_tokens)
+    """Log probability of sequences, per step that the dynamics explain, in units of the data."""
+    row_score = run.fit.score(padded_sequences(run.data.test), key=run.key)
+    dim = num_outputs(run.settings, run.data.names)
+    logs = np.log(table_units(run.data.test).deviation[:dim]).sum()
+    totals = row_score.log_probs - logs * row_score.num_tokens
+    return RowScore.of(totals, "step", sequences(len(totals)), row_score.num_tokens)
 
 
-def moves_of(paths: np.ndarray, num_states: int) -> np.ndarray:
-    """Shares of the states that follow each state on paths (-1: padding), where switching depends
-    on the path."""
-    before, after = paths[:, :-1], paths[:, 1:]
-    real = (before >= 0) & (after >= 0)
+def transition_shares(paths: np.ndarray, num_states: int) -> np.ndarray:
+    """Shares of the states that follow each state on paths (-1: padding), for models in which
+    switching depends on the path."""
+    previous, following = paths[:, :-1], paths[:, 1:]
+    is_step = (previous >= 0) & (following >= 0)
     counts = np.zeros((num_states, num_states))
-    np.add.at(counts, (before[real], after[real]), 1.0)
+    np.add.at(counts, (previous[is_step], following[is_step]), 1.0)
     return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
 
 
 def motion_blocks(
     run: FittedRun, names: list[str], rows: list[str], paths: np.ndarray, scaled: bool
 ) -> tuple[Table, Heat, Heat]:
-    """Each state's share, duration, modes and noise; transitions; and the coefficients of its
-    dynamics."""
-    real = paths[paths >= 0]
-    share = np.bincount(real, minlength=run.settings.num_states) / max(len(real), 1)
+    """Each state's share, duration, modes and noise; transitions; coefficients of the dynamics."""
+    on_path = paths[paths >= 0]
+    share = np.bincount(on_path, minlength=run.settings.num_states) / max(len(on_path), 1)
     point, units = run.point("dynamics"), table_units(run.data.train)
     coefficients = np.array(point.coefficients, float)
     if coefficients.shape[1] > len(names):
         coefficients[:, : len(names)] += run.settings.persistence * np.eye(len(names))
-    noise = np.sqrt(
-        np.maximum(np.diagonal(to_covariance(point.precision), axis1=-2, axis2=-1), 0.0)
-    )
-    noise = noise * units.deviation[: noise.shape[-1]] if scaled and units.scaled else noise
-    known = "transition" in run.posterior
-    transition = (
-        np.asarray(run.point("transition"), float)
-        if known
-        else moves_of(paths, run.settings.num_states)
-    )
+    variances = np.diagonal(to_covariance(point.precision), axis1=-2, axis2=-1)
+    noise = np.sqrt(np.maximum(variances, 0.0))
+    if scaled and units.scaled:
+        noise = noise * units.deviation[: noise.shape[-1]]
+    if "transition" in run.posterior:
+        transition = np.asarray(run.point("transition"), float)
+    else:
+        transition = transition_shares(paths, run.settings.num_states)
     stay = 1 / np.maximum(1 - np.diag(transition), 1e-6)
     states = [str(k) for k in range(len(stay))]
-    table = [
-        [
-            f"state {k}",
-            float(share[k]),
-            float(stay[k]),
-            *_mode(coefficients[k]),
-            *map(float, noise[k]),
-        ]
-        for k in range(len(stay))
-    ]
-    heading = [
-        "",
-        "share",
-        "steps at a time",
-        "modulus",
-        "steps a turn",
-        *(f"noise of {name}" for name in names),
-    ]
+    table = []
+    for k in range(len(stay)):
+        mode = _mode(coefficients[k])
+        table.append([f"state {k}", float(share[k]), float(stay[k]), *mode, *map(float, noise[k])])
+    heading = ["", "share", "steps at a time", "modulus", "steps a turn"]
+    heading += [f"noise of {name}" for name in names]
     flat = coefficients.transpose(0, 2, 1).reshape(-1, coefficients.shape[1])
-    of = [f"state {k}: {name}" for k in states for name in names]
+    row_names = [f"state {k}: {name}" for k in states for name in names]
     note = units.note("Of each column on the step before, and a constant.")
     return (
         Table("States", heading, table),
         Heat("Transitions", states, states, transition, hmm.STAYING, True),
-        Heat("Dynamics", of, rows, flat, note),
+        Heat("Dynamics", row_names, rows, flat, note),
     )
 
 
 def _mode(coefficients: np.ndarray) -> list[Any]:
-    """Modulus of the slowest mode, and steps that a turn of it takes: eigenvalues of the companion
-    matrix."""
+    """Modulus of the slowest mode, and steps of a full turn, by the companion matrix."""
     dim = coefficients.shape[1]
     lags = (len(coefficients) - 1) // dim
     if not lags:
@@ -135,7 +116,7 @@ def _mode(coefficients: np.ndarray) -> list[Any]:
 def describe(run: FittedRun) -> list[Block]:
     """States with their dynamics, the transition matrix, and paths."""
     settings, columns = run.settings, list(run.data.names)
-    dim = dim_of(settings, columns)
+    dim = num_outputs(settings, columns)
     y, mask = padded_sequences(run.data.train)
     z = run.fit.locals((y, mask), key=run.key)["z"]
     paths = np.where(mask, np.asarray(hmm.likeliest_paths(z)), -1)
@@ -176,19 +157,18 @@ SldsSettings = model_section(
 
 def slds_score(run: FittedRun) -> RowScore:
     """Bound on the log density of held-out sequences, per step, in the units of the data."""
-    table, dim = run.data.test, dim_of(run.settings, run.data.names)
+    table, dim = run.data.test, num_outputs(run.settings, run.data.names)
     y, mask = padded_sequences(table)
-    logs = np.where(
-        np.isfinite(table.x[:, :dim]), np.log(table_units(table).deviation[:dim]), 0.0
-    ).sum(axis=1)
-    found = bounds(run.fit, (y, mask), run.key) - sequence_sums(table, logs)
-    return RowScore.of(found, "step", f"a bound; {sequences(len(found))}", mask.sum(axis=1))
+    is_known = np.isfinite(table.x[:, :dim])
+    scales = np.where(is_known, np.log(table_units(table).deviation[:dim]), 0.0).sum(axis=1)
+    logs = bounds(run.fit, (y, mask), run.key) - sequence_sums(table, scales)
+    return RowScore.of(logs, "step", f"a bound; {sequences(len(logs))}", mask.sum(axis=1))
 
 
 def slds_describe(run: FittedRun) -> list[Block]:
     """States with their dynamics, loadings and noise, courses and paths."""
     settings, columns = run.settings, list(run.data.names)
-    dim, size = dim_of(settings, columns), settings.latent_dim
+    dim, size = num_outputs(settings, columns), settings.latent_dim
     y, mask = padded_sequences(run.data.train)
     z = run.fit.locals((y, mask), key=run.key)["z"]
     paths = np.where(mask, np.asarray(hmm.likeliest_paths(z)), -1)
@@ -196,24 +176,19 @@ def slds_describe(run: FittedRun) -> list[Block]:
     loadings = np.asarray(observation.coefficients, float)
     noise = 1 / np.sqrt(np.maximum(np.asarray(observation.precision, float), 1e-30))
     axes = [f"path {q + 1}" for q in range(size)]
-    scale = units.deviation[:dim] if units.scaled else np.ones(dim)
-    middle = loadings[:, -1] * scale + (units.mean[:dim] if units.scaled else 0.0)
+    scale = np.ones(dim)
+    middle = loadings[:, -1]
+    if units.scaled:
+        scale = units.deviation[:dim]
+        middle = loadings[:, -1] * scale + units.mean[:dim]
     names = run.data.train.group_names or ("all",)
     note = units.note("Of each column on each coordinate of the path: up to an affine map.")
+    terms = [*(f"{axis}, before" for axis in axes), *columns[dim:], "constant"]
+    outputs = list(zip(columns, middle, noise * scale, strict=False))
     return [
-        *motion_blocks(
-            run,
-            axes,
-            [*(f"{axis}, before" for axis in axes), *columns[dim:], "constant"],
-            paths,
-            False,
-        ),
+        *motion_blocks(run, axes, terms, paths, False),
         Heat("Loadings", columns[:dim], axes, loadings[:, :size], note),
-        Table(
-            "Columns",
-            ["", "mean", "noise deviation"],
-            list(zip(columns, middle, noise * scale, strict=False)),
-        ),
+        Table("Columns", ["", "mean", "noise deviation"], outputs),
         *hmm.course(run, y, mask, paths, np.asarray(z.probs)),
         *forecasts(run),
         *state_space.courses(run, loadings, noise),
@@ -222,9 +197,9 @@ def slds_describe(run: FittedRun) -> list[Block]:
 
 
 def slds_transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
-    """The state of each step on the likeliest path of its sequence and the probabilities of all
-    states; the expected columns with the deviation of an observation, also where they are missing;
-    and the smoothed path."""
+    """The state of each step on the likeliest path of its sequence, and the probabilities of all
+    states; the expected columns with the deviation of an observation, also for missing cells; and
+    the smoothed path."""
 
     def read(data: Any) -> RowResults:
         local = run.fit.locals(data, key=run.key)
@@ -232,15 +207,15 @@ def slds_transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
             "state": np.asarray(hmm.likeliest_paths(local["z"])),
             "probability": np.asarray(local["z"].probs),
         }
-        expected, sd, path, path_sd = state_space.seen_through(run, local["x"])
+        expected, sd, path, path_sd = state_space.expected_columns(run, local["x"])
         return states | {"expected": expected, "sd": sd, "path": path, "path_sd": path_sd}
 
-    found = read_sequences_in_blocks(read, table, check_data(run, padded_sequences(table)), tell)
-    units, dim = table_units(table), dim_of(run.settings, run.data.names)
+    results = read_sequences_in_blocks(read, table, check_data(run, padded_sequences(table)), tell)
+    units, dim = table_units(table), num_outputs(run.settings, run.data.names)
     if units.scaled:
-        found["expected"] = found["expected"] * units.deviation[:dim] + units.mean[:dim]
-        found["sd"] = found["sd"] * units.deviation[:dim]
-    return found
+        results["expected"] = results["expected"] * units.deviation[:dim] + units.mean[:dim]
+        results["sd"] = results["sd"] * units.deviation[:dim]
+    return results
 
 
 SLDS = sequence_model(

@@ -1,5 +1,5 @@
 """Parts that several listings share: emissions, networks, the section of log densities, remarks on
 wide components.
 
-A part knows no listing. Parts of one listing alone stay in its file.
+A part knows no listing. Parts of a single listing are in its file.
 """

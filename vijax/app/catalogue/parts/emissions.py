@@ -1,5 +1,4 @@
-"""Emissions on the command line: the section that chooses one, and the tables and pictures of
-fitted components."""
+"""Emissions on the command line: the section that chooses one; tables of components."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from vijax.app.catalogue.parts.widened import note_on_widened
+from vijax.app.catalogue.parts.widened import widening_note
 from vijax.app.drawing import views
 from vijax.app.drawing.blocks import Block, Heat, Table
 from vijax.app.settings.options import chooser, make_option
@@ -48,11 +47,8 @@ InitConfig = chooser(
 
 def make(config: Any, num_components: int, dim: int) -> Emission:
     """The emission that a section describes."""
-    if (
-        config.name in ("full_gaussian", "tied_gaussian")
-        and config.degrees is not None
-        and config.degrees <= dim - 1
-    ):
+    has_degrees = config.name in ("full_gaussian", "tied_gaussian") and config.degrees is not None
+    if has_degrees and config.degrees <= dim - 1:
         raise ValueError(
             f"model.emission.degrees: expected more than the {dim} columns less 1, got "
             f"{config.degrees}. Leave it unset for columns + 2."
@@ -61,17 +57,18 @@ def make(config: Any, num_components: int, dim: int) -> Emission:
 
 
 def manner(settings: Any) -> Manner | None:
-    """The way to standardise columns for the emission of [model]: Gaussian ones have priors of one
-    place and scale. A variance that is the same for all columns needs one scale for all, and one
-    that is known to be 1 none. Where the place or scale of the prior is set, columns stay as they
-    are."""
+    """How to standardise columns for the emission of [model]: Gaussian emissions have priors of one
+    place and scale. A variance shared by all columns needs one scale for all; a variance of 1 needs
+    none. Columns stay unchanged if the place or scale of the prior is set."""
     config = settings.emission
-    if any(getattr(config, name, None) not in (None, value) for name, value in PLACED.items()):
+    if any(
+        getattr(config, name, None) not in (None, value) for name, value in UNIT_SETTINGS.items()
+    ):
         return None
     return MANNERS.get(config.name)
 
 
-PLACED = {"location": 0.0, "variance": 100.0, "rate": 1.0, "scale": None}
+UNIT_SETTINGS = {"location": 0.0, "variance": 100.0, "rate": 1.0, "scale": None}
 """Settings of a Gaussian emission's prior that are in units of the columns, with their defaults."""
 MANNERS: dict[str, Manner] = {
     "full_gaussian": "each",
@@ -80,43 +77,44 @@ MANNERS: dict[str, Manner] = {
     "spherical_gaussian": "together",
     "unit_gaussian": "centre",
 }
-HELD = 0.5
-"""Rows of a component that holds any: expected ones, of which the last components of a mixture have
-small parts."""
+LEAST_ROWS_HELD = 0.5
+"""Expected number of rows from which a component counts; the last components have small parts."""
 
 
 # --- fitted components ----------------------------------------------------------------------------
 def gaussians(name: str, run: FittedRun) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Mean and covariance of each component in the units of the data, for the Gaussian emissions;
-    else none."""
+    """Mean and covariance of each component in the units of the data; none for other emissions."""
     if not name.endswith("gaussian"):
         return []
-    point, means, units = run.point("components"), _means(name, run), table_units(run.data.train)
-    size, means = means.shape[1], means if name == "unit_gaussian" else means.astype(float)
+    point = run.point("components")
+    units = table_units(run.data.train)
+    means = _means(name, run)
+    size = means.shape[1]
+    if name != "unit_gaussian":
+        means = means.astype(float)
     if name == "unit_gaussian":
         covs = [np.eye(size)] * len(means)
     elif name == "tied_gaussian":
         covs = [to_covariance(np.asarray(point.precision, float))] * len(means)
     else:
-        of_one = {
+        to_cov = {
             "spherical_gaussian": lambda p: np.eye(size) / max(p[0, 0], 1e-30),
             "diagonal_gaussian": lambda p: np.diag(1 / np.maximum(p, 1e-30)),
         }.get(name, to_covariance)
-        covs = [*map(of_one, np.asarray(point.precision, float))]
+        covs = [*map(to_cov, np.asarray(point.precision, float))]
     return [(units.points(mean), units.cov(cov)) for mean, cov in zip(means, covs, strict=True)]
 
 
 def _means(name: str, run: FittedRun) -> np.ndarray:
-    """The means as they were fitted."""
+    """The means as fitted."""
     point = run.point("components")
     if not name.endswith("gaussian") or name == "unit_gaussian":
         return np.asarray(point)
-    return (
-        np.asarray(point.mean)[..., 0] if name == "spherical_gaussian" else np.asarray(point.mean)
-    )
+    mean = np.asarray(point.mean)
+    return mean[..., 0] if name == "spherical_gaussian" else mean
 
 
-def table_of_components(
+def component_blocks(
     title: str,
     name: str,
     run: FittedRun,
@@ -127,52 +125,74 @@ def table_of_components(
     most: int = 8,
     within: Float[np.ndarray, "K D"] | None = None,
 ) -> list[Block]:
-    """A table of components, largest first, without those that hold less than half of a row: the
-    columns `leading` (the first of them sizes), then means; and a map of all means where there are
-    many columns. `rows` are the expected rows of each component, `within` the deviations of these
-    rows as they were fitted."""
+    """A table of components, and a map of all means if there are many columns.
+
+    Args:
+      title: title of the table.
+      name: name of the emission.
+      run: the fit with its data.
+      columns: names of the columns.
+      leading: first columns of the table, by name; the first of them sizes, by which rows are sorted.
+      rows: expected rows of each component; components with less than half a row are left out.
+      unit: name of a row.
+      most: number of columns whose means the table has.
+      within: deviations of the rows of each component, as fitted.
+    """
     means = table_units(run.data.train).points(_means(name, run))
     sizes = np.asarray(next(iter(leading.values())), float)
-    order = np.array([k for k in np.argsort(-sizes, kind="stable") if rows[k] >= HELD], int)
-    spreads = (
-        [np.sqrt(np.diag(cov)) for _, cov in gaussians(name, run)]
-        if name != "unit_gaussian"
-        else []
-    )
-    shown = range(min(len(columns), most))
-    header = ["", *leading, *(columns[d] for d in shown)]
-    if spreads and len(columns) <= most // 2:
-        header += [f"sd {columns[d]}" for d in shown]
+    by_size = np.argsort(-sizes, kind="stable")
+    order = np.array([k for k in by_size if rows[k] >= LEAST_ROWS_HELD], int)
+    spreads = []
+    if name != "unit_gaussian":
+        spreads = [np.sqrt(np.diag(cov)) for _, cov in gaussians(name, run)]
+    places = range(min(len(columns), most))
+    has_spreads = bool(spreads) and len(columns) <= most // 2
+    header = ["", *leading, *(columns[d] for d in places)]
+    if has_spreads:
+        header += [f"sd {columns[d]}" for d in places]
 
     def row(k: int) -> list[Any]:
-        cells = [
-            int(k),
-            *(float(values[k]) for values in leading.values()),
-            *(float(means[k, d]) for d in shown),
-        ]
-        return cells + ([float(spreads[k][d]) for d in shown] if len(header) > len(cells) else [])
+        cells = [int(k), *(float(values[k]) for values in leading.values())]
+        cells += [float(means[k, d]) for d in places]
+        if has_spreads:
+            cells += [float(spreads[k][d]) for d in places]
+        return cells
 
     notes = [f"The first {most} of {len(columns)} columns."] if len(columns) > most else []
-    if empty := len(sizes) - len(order):
-        notes.append(f"{empty} of {len(sizes)} {title.lower()} hold no {unit} and are left out.")
-    if within is not None and len(spreads) and len(order):
-        units = table_units(run.data.train)
-        whole = units.deviation if units.scaled else np.nanstd(run.data.train.x, axis=0)
-        found = (
-            np.array(spreads)[: len(rows)],
-            np.array([units.spread(own) for own in within])[: len(rows)],
+    num_empty = len(sizes) - len(order)
+    if num_empty:
+        notes.append(
+            f"{num_empty} of {len(sizes)} {title.lower()} hold no {unit} and are left out."
         )
-        notes.append(note_on_widened(*found, columns, whole, np.asarray(rows), unit))
-    blocks: list[Block] = [
-        Table(title, header, [row(k) for k in order], " ".join(filter(None, notes)))
-    ]
+    if within is not None and len(spreads) and len(order):
+        notes.append(_widening_note(run, spreads, within, columns, rows, unit))
+    note = " ".join(filter(None, notes))
+    blocks: list[Block] = [Table(title, header, [row(k) for k in order], note)]
     if len(columns) > most:
-        note = table_units(
-            run.data.train
-        ).note()  # columns of one scale make colours that can be compared
-        named, fitted = [str(k) for k in order], _means(name, run)[order]
-        blocks.append(Heat("What components emit", named, list(columns), fitted, note))
+        # Columns of one scale have colours that can be compared.
+        note = table_units(run.data.train).note()
+        labels = [str(k) for k in order]
+        fitted = _means(name, run)[order]
+        blocks.append(Heat("What components emit", labels, list(columns), fitted, note))
     return blocks
+
+
+def _widening_note(
+    run: FittedRun,
+    spreads: Sequence[np.ndarray],
+    within: Float[np.ndarray, "K D"],
+    columns: Sequence[str],
+    rows: Any,
+    unit: str,
+) -> str:
+    """A note on the component that the prior widens most, in the units of the data."""
+    units = table_units(run.data.train)
+    column_deviations = units.deviation
+    if not units.scaled:
+        column_deviations = np.nanstd(run.data.train.x, axis=0)
+    fitted = np.array(spreads)[: len(rows)]
+    of_rows = np.array([units.spread(deviations) for deviations in within])[: len(rows)]
+    return widening_note(fitted, of_rows, columns, column_deviations, np.asarray(rows), unit)
 
 
 def picture(
@@ -184,24 +204,25 @@ def picture(
     labels: np.ndarray,
     weights: np.ndarray,
 ) -> Block:
-    """Rows by component in the plane, with outlines of Gaussians; for a single column the
-    density."""
-    x, found = table_units(run.data.train).points(x), gaussians(name, run)
-    if x.shape[1] == 1 and found:
+    """Rows by component in the plane, with outlines of Gaussians; the density of a single
+    column."""
+    x, normals = table_units(run.data.train).points(x), gaussians(name, run)
+    if x.shape[1] == 1 and normals:
 
         def density(grid: np.ndarray) -> np.ndarray:
             parts = [
                 np.exp(-0.5 * (grid - mean[0]) ** 2 / cov[0, 0]) / np.sqrt(2 * np.pi * cov[0, 0])
-                for mean, cov in found
+                for mean, cov in normals
             ]
             return np.asarray(weights)[: len(parts)] @ np.array(parts)
 
         note = "The fitted density, and the histogram of the data."
         return views.histogram(title, x[:, 0], columns[0], density, note)
-    outlines = [(k, mean, cov) for k, (mean, cov) in enumerate(found) if weights[k] > 1e-3]
+    outlines = [(k, mean, cov) for k, (mean, cov) in enumerate(normals) if weights[k] > 1e-3]
     if x.shape[1] == 1:
-        x, columns = np.concatenate([x, np.arange(len(x))[:, None]], axis=1), (*columns, "row")
-    note = "Each row in the colour of its class" + (
-        "; outlines at two standard deviations." if outlines else "."
-    )
+        x = np.concatenate([x, np.arange(len(x))[:, None]], axis=1)
+        columns = (*columns, "row")
+    note = "Each row in the colour of its class."
+    if outlines:
+        note = "Each row in the colour of its class; outlines at two standard deviations."
     return views.scatter(title, x, columns, labels, outlines, note)

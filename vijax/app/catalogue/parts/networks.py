@@ -1,5 +1,4 @@
-"""Shared parts of models of networks on the command line: perceptrons, the law of a row,
-algorithms, images."""
+"""Shared parts of models of networks: perceptrons, laws of rows, algorithms, images."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ from vijax.models.networks.autoencoder import Network
 from vijax.models.networks.observed import Observed
 
 NUM_SHOWN = 12
-"""Images in a row of pictures."""
+"""Number of images in a row of pictures."""
 
 
 # --- [model.networks] -----------------------------------------------------------------------------
@@ -75,7 +74,7 @@ class Perceptron:
         return h @ layers[-1]["weights"] + layers[-1]["shifts"]
 
 
-def layers_of(sizes: Sequence[int], seed: Sequence[int]) -> list[dict[str, np.ndarray]]:
+def first_layers(sizes: Sequence[int], seed: Sequence[int]) -> list[dict[str, np.ndarray]]:
     """First weights: normal, of variance 1 / inputs. Smaller ones in the last layer would give
     nearly the same output for all rows, and the mixture of a structured autoencoder begins at
     clusters of the outputs."""
@@ -102,8 +101,7 @@ class Halves:
 
 @dataclasses.dataclass(frozen=True)
 class WithNoise:
-    """A network whose output are means, with one log standard deviation for all as a parameter
-    beside its layers."""
+    """A network whose outputs are means, with one log standard deviation for all as a parameter."""
 
     net: Perceptron
 
@@ -115,12 +113,12 @@ class WithNoise:
 def networks(
     settings: Any, num_columns: int, read: Callable[[Array, Array], Any]
 ) -> tuple[Network, Network, Observed]:
-    """Encoder, decoder and likelihood, as the settings [model] say. `read` interprets the encoder's
-    two halves, each of length `latent_dim`."""
-    given = settings.networks
-    net, law = Perceptron(given.activation), make_option(settings.observed)
-    down = layers_of([num_columns, *given.hidden, 2 * settings.latent_dim], (given.seed, 0))
-    up: Any = layers_of([settings.latent_dim, *given.hidden[::-1], num_columns], (given.seed, 1))
+    """Encoder, decoder and likelihood of the settings [model]. `read` interprets the two halves of
+    the encoder's output, each of length `latent_dim`."""
+    sizes = settings.networks
+    net, law = Perceptron(sizes.activation), make_option(settings.observed)
+    down = first_layers([num_columns, *sizes.hidden, 2 * settings.latent_dim], (sizes.seed, 0))
+    up: Any = first_layers([settings.latent_dim, *sizes.hidden[::-1], num_columns], (sizes.seed, 1))
     decode: Callable[..., Any] = net
     if learns_noise(settings):
         decode, up = WithNoise(net), {"layers": up, "log_sd": np.zeros((), jnp.result_type(float))}
@@ -128,7 +126,7 @@ def networks(
 
 
 def learns_noise(settings: Any) -> bool:
-    """True where the decoder has the standard deviation of the noise beside its layers."""
+    """True if the decoder has the standard deviation of the noise as a parameter."""
     return settings.observed.name == "gaussian" and settings.observed.sd is None
 
 
@@ -166,8 +164,7 @@ def arrange(table: Rows, settings: Any) -> np.ndarray:
 
 
 def arrange_sequences(table: Rows, settings: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The same of sequences, (y, mask), as `vijax.models.pad` makes them; steps with a missing
-    entry stay so."""
+    """Sequences as the networks read them, (y, mask), as from `vijax.models.pad`."""
     y, mask = padded_sequences(table)
     return _cut(y, settings), mask
 
@@ -178,8 +175,8 @@ def _cut(x: np.ndarray, settings: Any) -> np.ndarray:
 
 
 def check_rows(settings: Any, data: Data) -> None:
-    """Raises a `ConfigError` on rows that are not of the image's size, or are not of zeros and ones
-    where they must."""
+    """Raises a `ConfigError` on rows that do not have the size of the image, or are not zeros and
+    ones for a Bernoulli law."""
     num_columns, image = len(data.names), settings.image
     if image and int(np.prod(image)) != num_columns:
         raise ConfigError(
@@ -204,8 +201,8 @@ def check_rows(settings: Any, data: Data) -> None:
 
 
 def check(config: Any, entries: Mapping[str, Entry]) -> None:
-    """Raises a `ConfigError` on settings that do not go together; a target is allowed, and colours
-    pictures."""
+    """Raises a `ConfigError` on settings that do not go together; a target (for colours) may be
+    set."""
     if config.data.group is not None:
         origin = entries["model.name"].origin
         raise ConfigError(
@@ -215,7 +212,7 @@ def check(config: Any, entries: Mapping[str, Entry]) -> None:
 
 
 def check_of_sequences(config: Any, entries: Mapping[str, Entry]) -> None:
-    """The same, where rows are steps of sequences, the groups of the table."""
+    """As `check`, for rows that are steps of sequences, the groups of the table."""
     if config.data.hold_out == "entries":
         origin = entries["model.name"].origin
         raise ConfigError(
@@ -228,9 +225,9 @@ def check_of_sequences(config: Any, entries: Mapping[str, Entry]) -> None:
             f"{entries['fit.restarts'].origin}: fit.restarts: expected 1 for networks; {remedy}"
         )
     if config.model.image and len(config.model.image) != 2:
-        got = list(config.model.image)
+        image = list(config.model.image)
         raise ConfigError(
-            f"{entries['model.image'].origin}: model.image: expected [height, width], got {got}"
+            f"{entries['model.image'].origin}: model.image: expected [height, width], got {image}"
         )
 
 
@@ -238,15 +235,14 @@ SOURCE = TABLES._replace(check=check)
 
 
 def manner(settings: Any) -> Manner | None:
-    """The way to standardise columns: for a Gaussian law whose noise is learnt, and rows that are
-    no images."""
+    """How to standardise columns: only for a Gaussian law with learnt noise, and not for images."""
     return "each" if learns_noise(settings) and not settings.image else None
 
 
 def network_model(
     settings: Any, algorithm: Any, describe: Any, build: Any, transform: Any, predicts: str = ""
 ) -> Listing:
-    """The listing of a model of networks; arguments as of `Listing`."""
+    """The listing of a model of networks; arguments as for `Listing`."""
     return Listing(
         settings,
         SOURCE,
@@ -266,7 +262,7 @@ def network_model(
 def network_model_of_sequences(
     settings: Any, algorithm: Any, describe: Any, build: Any, transform: Any, score: Any
 ) -> Listing:
-    """The same, of sequences."""
+    """The listing of a model of networks for sequences."""
     return Listing(
         settings,
         TABLES._replace(check=check_of_sequences),
@@ -291,26 +287,26 @@ def network_model_of_sequences(
 ORDER = read_arguments(objective.renyi)["alpha"]._replace(default=None)
 
 
-def of_order(make: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Argument]]:
+def renyi_option(make: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Argument]]:
     """An option that takes the order of a Renyi bound for the objective of a constructor."""
 
-    def made(alpha: float | None = None, **settings: Any) -> Any:
+    def make_option_estep(alpha: float | None = None, **settings: Any) -> Any:
         return make(objective=None if alpha is None else objective.renyi(alpha), **settings)
 
-    return made, {**constructor_settings(make), "alpha": ORDER}
+    return make_option_estep, {**constructor_settings(make), "alpha": ORDER}
 
 
 AmortisedEstep = chooser(
     "[algorithm.estep]: how the encoder's answer becomes a bound.",
     "amortised",
     "by the encoder alone",
-    amortised=of_order(estep.amortised),
+    amortised=renyi_option(estep.amortised),
 )
 StructuredEstep = chooser(
     "[algorithm.estep]: coordinate ascent on the latents' own model, differentiated.",
     "structured",
     "coordinate ascent from the encoder's potentials",
-    structured=of_order(estep.structured),
+    structured=renyi_option(estep.structured),
 )
 
 
@@ -330,37 +326,33 @@ StructuredAlgorithm = _aevb("[algorithm] of `svae`.", GLOBALS_TOO, StructuredEst
 def algorithm(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
     """The algorithm that [algorithm] describes."""
     estep = make_option(config.estep)
-    if getattr(model.estep, "num_sweeps", None) == 1:  # locals that are not coupled need no more
+    if getattr(model.estep, "num_sweeps", None) == 1:  # uncoupled locals need no more
         estep = dataclasses.replace(estep, num_sweeps=1)
     return free_algorithms.aevb(model, learning_rate=config.learning_rate, estep=estep)
 
 
 def is_scaled(settings: Any) -> bool:
-    """True where draws are in units of standardised columns."""
+    """True if draws are in units of standardised columns."""
     return settings.observed.name == "gaussian"
 
 
-DRAWING, DRAWING_SEQUENCES = (
-    rows_drawing(arrange, is_scaled),
-    sequences_drawing(arrange_sequences, is_scaled),
-)
+DRAWING = rows_drawing(arrange, is_scaled)
+DRAWING_SEQUENCES = sequences_drawing(arrange_sequences, is_scaled)
 
 
 # --- the page -------------------------------------------------------------------------------------
 def score(run: FittedRun) -> RowScore:
     """A tight bound on log p of each held-out row, in the units of the data."""
     draws = run.settings.test_draws
-    bound = run.model.bound(
-        run.fit, arrange(run.data.test, run.settings), key=run.key, num_samples=draws
-    )
+    x = arrange(run.data.test, run.settings)
+    bound = run.model.bound(run.fit, x, key=run.key, num_samples=draws)
     scales = log_scales(run.data.test) if is_scaled(run.settings) else 0.0
-    return RowScore.of(
-        np.asarray(bound) - scales, "row", f"a bound by {draws} importance-weighted draws"
-    )
+    remark = f"a bound by {draws} importance-weighted draws"
+    return RowScore.of(np.asarray(bound) - scales, "row", remark)
 
 
 def size_table(run: FittedRun) -> Table:
-    """The networks by their layers, and the noise where it is learnt."""
+    """The networks by their layers, and the noise if it is learnt."""
     settings, num_columns = run.settings, len(run.data.names)
     hyper, hidden = run.fit.state.hyper, settings.networks.hidden
     sizes = {
@@ -376,21 +368,18 @@ def size_table(run: FittedRun) -> Table:
     return Table("Networks", ["", "units", "parameters"], rows)
 
 
-def rebuilt(run: FittedRun, x: np.ndarray) -> Block:
+def reconstructions(run: FittedRun, x: np.ndarray) -> Block:
     """Rows rebuilt by the decoder: as images, or else the error of each column."""
     if run.settings.image:
         rows = x[views.spread_rows(len(x), NUM_SHOWN)]
         pairs = [rows, np.asarray(run.model.reconstruct(run.fit, rows))]
         note = "Rows of the data, and what encoder and decoder make of them."
         return images(run, "Reconstructions", ["data", "rebuilt"], pairs, note)
-    error = np.sqrt(
-        np.mean((np.asarray(run.model.reconstruct(run.fit, x), float) - x) ** 2, axis=0)
-    )
-    spreads = map(table_units(run.data.train).spread, (x.std(0), error))
-    columns = [
-        [name, float(sd), float(miss)]
-        for name, sd, miss in zip(run.data.names, *spreads, strict=True)
-    ]
+    residuals = np.asarray(run.model.reconstruct(run.fit, x), float) - x
+    error = np.sqrt(np.mean(residuals**2, axis=0))
+    sds, errors = map(table_units(run.data.train).spread, (x.std(0), error))
+    numbers = zip(run.data.names, sds, errors, strict=True)
+    columns = [[name, float(sd), float(miss)] for name, sd, miss in numbers]
     note = "Root mean square difference of a row and what encoder and decoder make of it."
     return Table("Reconstructions", ["", "sd of the data", "error"], columns, note)
 
@@ -398,26 +387,26 @@ def rebuilt(run: FittedRun, x: np.ndarray) -> Block:
 def images(
     run: FittedRun, title: str, labels: Sequence[str], rows: Sequence[Any], note: str
 ) -> Images:
-    """Rows of images, of the shape that the settings say."""
+    """Rows of images, of the shape in the settings."""
     height, width = run.settings.image
-    shown = [[np.round(np.asarray(image, float).ravel(), 3) for image in row] for row in rows]
-    return Images(title, labels, shown, height, width, note)
+    pixels = [[np.round(np.asarray(image, float).ravel(), 3) for image in row] for row in rows]
+    return Images(title, labels, pixels, height, width, note)
 
 
-def seen_rows(run: FittedRun) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Rows to show (held-out ones where there are any), their classes by a target column of few
-    values, and the names of these."""
+def rows_to_show(run: FittedRun) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Rows to show (held-out ones if there are any), their classes by a target column of few
+    values, and the names of the classes."""
     part = run.data.train if run.data.test is None else run.data.test
     x = arrange(part, run.settings)
     rows = views.spread_rows(len(x))
-    known, codes = np.unique([0] if part.y is None else part.y, return_inverse=True)
-    if part.y is None or len(known) > 20:
+    class_values, codes = np.unique([0] if part.y is None else part.y, return_inverse=True)
+    if part.y is None or len(class_values) > 20:
         return x[rows], np.zeros(len(rows), int), []
-    return x[rows], codes[rows], [f"{value:g}" for value in known]
+    return x[rows], codes[rows], [f"{value:g}" for value in class_values]
 
 
 def plane_of_latents(
-    mean: np.ndarray, classes: np.ndarray, target: str | None, of_classes: Sequence[str] = ()
+    mean: np.ndarray, classes: np.ndarray, target: str | None, class_names: Sequence[str] = ()
 ) -> Scatter | None:
     """Means of q(latent) in the plane; None for a single latent."""
     if mean.shape[1] < 2:
@@ -425,4 +414,4 @@ def plane_of_latents(
     colours = f", coloured by {target}" if target else ""
     names = [f"latent {i + 1}" for i in range(mean.shape[1])]
     note = f"The mean of each row's latents{colours}."
-    return views.scatter("Latents", mean, names, classes, note=note, names=of_classes)
+    return views.scatter("Latents", mean, names, classes, note=note, names=class_names)

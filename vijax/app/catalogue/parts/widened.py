@@ -1,4 +1,4 @@
-"""Components that the prior has made wider than their rows are: what is said of them."""
+"""Components that the prior has made wider than their rows."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ import numpy as np
 from jaxtyping import Float
 
 MOST_WIDENED = 2.0
-"""The ratio of a component's sd and the deviation of its rows beyond which it is said."""
+"""Ratio of a component's sd and the deviation of its rows from which a note is given."""
 LEAST_ROWS = 10
-"""Rows below which a prior may well say more than they do."""
+"""Number of rows below which the prior may outweigh them."""
 NEEDS_DOUBLE = 1e-5
-"""Variances, beside that of the column, of which sums of squares in float32 keep too few digits."""
+"""Relative variance below which sums of squares in float32 keep too few digits."""
 
 
 def deviations_of_rows(
     x: Float[np.ndarray, "N D"], probs: Float[np.ndarray, "N K"]
 ) -> Float[np.ndarray, "K D"]:
-    """Standard deviations of the rows of each component, about their own mean, in float64; NaN
-    without rows.
+    """Standard deviations of the rows of each component, about their mean, in float64; NaN without
+    rows.
 
     >>> x = 1e6 + np.array([[-1.0], [1.0]])
     >>> deviations_of_rows(x, np.ones((2, 1))).tolist()
     [[1.0]]
     """
     x, probs = np.asarray(x, np.float64), np.asarray(probs, np.float64)
-    held = probs.sum(axis=0)
-    shares = probs / np.where(held > 0, held, np.nan)
+    totals = probs.sum(axis=0)
+    shares = probs / np.where(totals > 0, totals, np.nan)
     means = shares.T @ x
-    squares = [own @ (x - mean) ** 2 for own, mean in zip(shares.T, means, strict=True)]
+    squares = [share @ (x - mean) ** 2 for share, mean in zip(shares.T, means, strict=True)]
     return np.sqrt(np.array(squares))
 
 
-def note_on_widened(
+def widening_note(
     spreads: Float[np.ndarray, "K D"],
     of_rows: Float[np.ndarray, "K D"],
     columns: Sequence[str],
@@ -41,14 +41,14 @@ def note_on_widened(
     rows: Float[np.ndarray, " K"],
     unit: str,
 ) -> str:
-    """A note on the component that is widened most, with settings under which its rows say how wide
-    it is; empty where there is none.
+    """A note on the component that the prior widens most, with settings that let its rows decide;
+    "" if none is.
 
     Args:
       spreads: sds of the components.
-      of_rows: the deviations of their rows, in the same units.
+      of_rows: deviations of their rows, in the same units.
       columns: names of the columns.
-      deviations: the deviation of each whole column.
+      deviations: the deviation of each column.
       rows: the expected rows of each component.
       unit: the name of a row.
     """
@@ -57,17 +57,17 @@ def note_on_widened(
     k, d = map(int, np.unravel_index(np.argmax(ratios), ratios.shape))
     if ratios[k, d] <= MOST_WIDENED:
         return ""
-    widened = ratios > MOST_WIDENED
-    shares = np.where(widened, of_rows / np.where(deviations > 0, deviations, 1.0), np.inf)
-    least = 10.0 ** np.floor(2 * np.log10(shares.min()))
-    double = ", fit.precision=float64" if least < NEEDS_DOUBLE else ""
-    told = (
+    is_widened = ratios > MOST_WIDENED
+    shares = np.where(is_widened, of_rows / np.where(deviations > 0, deviations, 1.0), np.inf)
+    variance = 10.0 ** np.floor(2 * np.log10(shares.min()))
+    double = ", fit.precision=float64" if variance < NEEDS_DOUBLE else ""
+    comparison = (
         f"sd {columns[d]} of {k} is {spreads[k, d]:.4g}, and its {unit}s have a deviation of "
         f"{of_rows[k, d]:.4g}"
     )
-    prior = f"model.emission.rate={least:g}, model.emission.strength={least:g}"
+    prior = f"model.emission.rate={variance:g}, model.emission.strength={variance:g}"
     settings = f"model.emission.name=diagonal_gaussian, {prior}, data.standardise=true{double}"
     return (
-        f"The prior widens what lies close together: {told}. The prior is as wide as the whole "
+        f"The prior widens what lies close together: {comparison}. The prior is as wide as the whole "
         f"column, and worth a few {unit}s. To let the {unit}s say it: {settings}."
     )
