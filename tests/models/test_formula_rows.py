@@ -13,7 +13,7 @@ from vijax.models.formulas import coefficients as shown
 from vijax.models.formulas import formula
 from vijax.models.formulas.draws import Draws
 from vijax.models.formulas.laws import LAWS
-from vijax.models.structural.covariates import one_sided
+from vijax.models.structural.covariates import read_terms
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -407,7 +407,7 @@ def test_a_new_pair_of_known_levels_is_new():
 
 def test_topics_have_no_offset():
     with pytest.raises(ValueError, match="prevalence: expected no offset"):
-        one_sided("~ x + offset(y)", TABLE)
+        read_terms("~ x + offset(y)", TABLE)
 
 
 def test_no_row_is_predicted_as_no_row():

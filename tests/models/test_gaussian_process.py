@@ -11,7 +11,7 @@ import pytest
 
 import vijax as vi
 from tests.programs import compiled, names_since
-from vijax.models.regressions.kernels import kernel_named
+from vijax.models.regressions.kernels import find_kernel
 
 DATA = Path(os.environ.get("VIJAX_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
 
@@ -40,7 +40,7 @@ def test_matern_kernels_of_several_columns_are_of_the_euclidean_distance(name, n
     from sklearn.gaussian_process.kernels import Matern
 
     x = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
-    matrix = lambda h: kernel_named(name)({"scale": 1.0, "length": h})(x, x)
+    matrix = lambda h: find_kernel(name)({"scale": 1.0, "length": h})(x, x)
     found = jax.jit(matrix)(1.3)
     np.testing.assert_allclose(found, Matern(1.3, nu=nu)(x), atol=1e-5)
     slope = jax.jit(jax.grad(lambda h: matrix(h).sum()))(1.3)

@@ -13,8 +13,8 @@ from tests.programs import compiled
 from vijax.data import Corpus
 from vijax.families import DirichletStats, MatrixNormalWishartStats
 from vijax.families.scalar.beta import BetaStats
-from vijax.models.structural.doubts import notes_on
-from vijax.models.structural.effects import composed, in_units
+from vijax.models.structural.doubts import interval_notes
+from vijax.models.structural.effects import compose, to_units
 
 K, V = 3, 15
 
@@ -200,7 +200,7 @@ def test_effects_are_regressions_of_drawn_shares():
         MODEL.covariates.design.rows.x,
         rng.dirichlet(np.ones(K), (CORPUS.num_documents, 400)),
     )
-    got = composed(drawn, x, MODEL.covariates.design, jax.random.key(0), 0.9)
+    got = compose(drawn, x, MODEL.covariates.design, jax.random.key(0), 0.9)
     b = np.linalg.solve(x.T @ x, np.einsum("dj,dsk->jsk", x, drawn).reshape(3, -1)).reshape(
         3, 400, K
     )
@@ -221,7 +221,7 @@ def test_effects_at_known_shares_are_least_squares():
     docs = 12
     x = MODEL.covariates.design.rows.x[:docs]
     shares = rng.dirichlet(np.ones(K), docs)
-    got = composed(
+    got = compose(
         np.repeat(shares[:, None], 2000, 1), x, MODEL.covariates.design, jax.random.key(0), 0.9
     )
     b, squares = np.linalg.lstsq(x, shares, rcond=None)[:2]
@@ -239,7 +239,7 @@ def test_expected_shares_are_shares_where_the_line_is_not():
     rest = rng.dirichlet([5.0, 5.0], len(day)) * (1 - first)[:, None]
     shares = np.column_stack([first, rest])
     x, design = MODEL.covariates.design.rows.x, MODEL.covariates.design
-    got = composed(np.repeat(shares[:, None], 40, 1), x, design, jax.random.key(0), 0.9)
+    got = compose(np.repeat(shares[:, None], 40, 1), x, design, jax.random.key(0), 0.9)
     rows = {"party": ["L"] * 4, "day": [1.0, 3.0, 9.0, 12.0]}
     line = got.draws @ design.read_rows(rows).x.T
     assert line[:, 0, 3].mean() < -0.1
@@ -256,7 +256,7 @@ def test_expected_shares_are_shares_where_the_line_is_not():
     assert 0.2 < moved < 1
     gap = got.difference({"party": ["L"], "day": [12.0]}, {"party": ["L"], "day": [1.0]})
     np.testing.assert_allclose(gap.mean[:, 0], found.mean[:, 3] - found.mean[:, 0], rtol=1e-9)
-    law = in_units(np.ones((3, 3, K)), MODEL.covariates, 0.9)
+    law = to_units(np.ones((3, 3, K)), MODEL.covariates, 0.9)
     assert law.at(rows).mean.max() > 1  # coefficients of log proportions, which are any numbers
 
 
@@ -305,12 +305,12 @@ def test_effects_are_of_the_chain(fit):
 
 
 def test_intervals_that_may_be_too_narrow_are_named():
-    (said,) = notes_on(Corpus.from_counts([[10, 14], [50, 20]]), 300)
+    (said,) = interval_notes(Corpus.from_counts([[10, 14], [50, 20]]), 300)
     assert said.startswith(
         "Documents are short (47 words on average): intervals may be too narrow."
     )
-    assert notes_on(Corpus.from_counts([[60, 0], [20, 40]]), 0) == ()
-    (said,) = notes_on(Corpus.from_counts([[50, 20]]), 300, 0.04)
+    assert interval_notes(Corpus.from_counts([[60, 0], [20, 40]]), 0) == ()
+    (said,) = interval_notes(Corpus.from_counts([[50, 20]]), 300, 0.04)
     assert said.startswith("The chain accepted 4 % of its proposals")
 
 

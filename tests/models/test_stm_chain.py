@@ -10,7 +10,7 @@ import pytest
 
 from vijax.families import Beta, Dirichlet, MatrixNormalWishart, Product
 from vijax.models.structural import chain
-from vijax.models.structural.group_words import table_of
+from vijax.models.structural.group_words import word_table
 
 DOCS, LENGTH, WORDS, TOPICS = 6, 5, 3, 2
 
@@ -50,7 +50,7 @@ def drawn_z(stats, x, key):
 def law_of_words(groups, stats, z):
     """Log probabilities of the words of each token, and the number of the first of them; with
     groups odd documents are of the second."""
-    table = jnp.exp(table_of(groups, stats)).reshape(max(groups, 1), WORDS, TOPICS)
+    table = jnp.exp(word_table(groups, stats)).reshape(max(groups, 1), WORDS, TOPICS)
     group = jnp.arange(DOCS) % max(groups, 1)
     chance = jnp.einsum("dvk,dk->dv", table[group], jax.nn.softmax(z))
     of = jnp.repeat(jnp.arange(DOCS), LENGTH)

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import betaln, digamma, gammaln, logsumexp
 
 import vijax as vi
-from vijax.models.factors.block_numbers import Logs, Sums, numbered
+from vijax.models.factors.block_numbers import Logs, Sums, number_blocks
 from vijax.models.factors.stochastic_block_model import rates_matrix, stochastic_block_model
 from vijax.reference import gibbs
 from vijax.reference.log_joint import log_joint
@@ -305,4 +305,4 @@ def test_numbers_of_blocks_are_found_again(size):
     logs = Logs(np.log(rates / (1 - rates)), np.log1p(-rates), np.zeros(size))
     pairs = np.full((size, size), 100.0)
     sums = Sums(100.0 * rates[order][:, order], pairs, np.full(size, 10.0))
-    np.testing.assert_array_equal(jax.jit(numbered)(sums, logs), order)
+    np.testing.assert_array_equal(jax.jit(number_blocks)(sums, logs), order)

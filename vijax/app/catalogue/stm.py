@@ -75,7 +75,7 @@ def _with_columns(
     corpus: Corpus, table: TypedTable, covariates: Covariates
 ) -> DocumentsWithColumns:
     """The documents with these columns and the covariates made from them."""
-    corpus = covariates.of(corpus, table)
+    corpus = covariates.attach(corpus, table)
     fields = {field.name: getattr(corpus, field.name) for field in dataclasses.fields(Corpus)}
     return DocumentsWithColumns(**fields, beside=table)
 

@@ -1,17 +1,17 @@
-"""Which block is which: the blocks of a graph are numbered as those of other graphs, or of a fit.
+"""Block numbers of a graph that agree with other graphs or with a fit.
 
-Clustering finds blocks without numbers. Mean field changes single nodes, so it does not exchange
-whole blocks. A graph whose blocks begin with other numbers than the rates have would end at a wrong
-fixed point: its nodes in another order would be other blocks, and rates of several graphs would be
-averages over blocks that have nothing in common.
+Clustering finds blocks without numbers, and mean field changes single nodes, so that it never
+exchanges two blocks. If the blocks of a graph started with other numbers than in the rates, they
+would end at a wrong fixed point: the blocks would depend on the order of the nodes, and rates of
+several graphs would be averages over unrelated blocks.
 
 With A_kl edges and P_kl pairs between blocks k and l of a graph, and n_k nodes, the numbering is a
 permutation s with
 
     sum_kl A_kl per_edge[s_k, s_l] + P_kl per_pair[s_k, s_l] + sum_k n_k log_weight[s_k]
 
-as large as exchanges of two numbers make it, from each of some first permutations: from all of them
-where they are few."""
+maximised by exchanges of two numbers from several first permutations. If there are few
+permutations, all are tried."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-FEW = 120
-"""Permutations up to which all are tried."""
+MOST_PERMUTATIONS = 120
+"""Most permutations that are all tried."""
 STARTS = 20
-"""First permutations of more blocks."""
+"""First permutations for more blocks."""
 
 
 class Sums(NamedTuple):
-    """Counts that tell of the blocks of a graph: edges and pairs between them, and their numbers of
-    nodes."""
+    """Counts of the blocks of a graph: edges and pairs between them, and nodes."""
 
     links: Float[Array, "K K"]
     pairs: Float[Array, "K K"]
@@ -40,30 +39,29 @@ class Sums(NamedTuple):
 
 
 class Logs(NamedTuple):
-    """The terms that an edge, a pair and a node add to the energy, by the numbers of their
-    blocks."""
+    """The terms of an edge, a pair and a node in the energy, by block number."""
 
     per_edge: Float[Array, "K K"]
     per_pair: Float[Array, "K K"]
     per_node: Float[Array, " K"]
 
 
-def numbered(sums: Sums, logs: Logs) -> Int[Array, " K"]:
+def number_blocks(sums: Sums, logs: Logs) -> Int[Array, " K"]:
     """The number of each block of the graph."""
     size = len(sums.nodes)
     if size == 1:
         return jnp.zeros(1, jnp.int32)
     firsts = jnp.asarray(_firsts(size))
-    if math.factorial(size) <= FEW:
+    if math.factorial(size) <= MOST_PERMUTATIONS:
         energies = jax.vmap(lambda numbers: _energy(sums, logs, numbers))(firsts)
         return firsts[jnp.argmax(energies)]
-    firsts = jnp.concatenate([_by_edges(sums, logs)[None], firsts])
-    numbers, energies = jax.lax.map(lambda first: _climbed(sums, logs, first), firsts)
+    firsts = jnp.concatenate([_density_order(sums, logs)[None], firsts])
+    numbers, energies = jax.lax.map(lambda first: _climb(sums, logs, first), firsts)
     return numbers[jnp.argmax(energies)]
 
 
-def renumbered(z: Float[Array, "N K"], numbers: Int[Array, " K"]) -> Float[Array, "N K"]:
-    """Columns of z at the places that are their numbers."""
+def permute_columns(z: Float[Array, "N K"], numbers: Int[Array, " K"]) -> Float[Array, "N K"]:
+    """z with column k moved to column `numbers[k]`."""
     return jnp.zeros_like(z).at[:, numbers].set(z)
 
 
@@ -76,8 +74,8 @@ def _energy(sums: Sums, logs: Logs, numbers: Int[Array, " K"]) -> Float[Array, "
 
 
 def _firsts(size: int) -> Int[np.ndarray, "starts K"]:
-    """All permutations where they are few; else some, always the same ones."""
-    if math.factorial(size) <= FEW:
+    """All permutations if they are few; else some with a fixed seed."""
+    if math.factorial(size) <= MOST_PERMUTATIONS:
         return np.array(list(itertools.permutations(range(size))), np.int32)
     rng = np.random.default_rng(0)
     return np.array(
@@ -85,37 +83,34 @@ def _firsts(size: int) -> Int[np.ndarray, "starts K"]:
     )
 
 
-def _by_edges(sums: Sums, logs: Logs) -> Int[Array, " K"]:
-    """Blocks of many edges a pair have the numbers of which an edge within adds much."""
+def _density_order(sums: Sums, logs: Logs) -> Int[Array, " K"]:
+    """Numbers that match dense blocks with large energies of an edge inside the block."""
     density = jnp.diagonal(sums.links) / jnp.maximum(jnp.diagonal(sums.pairs), 1.0)
-    return (
-        jnp.zeros(len(density), jnp.int32)
-        .at[jnp.argsort(density)]
-        .set(jnp.argsort(jnp.diagonal(logs.per_edge)).astype(jnp.int32))
-    )
+    by_energy = jnp.argsort(jnp.diagonal(logs.per_edge)).astype(jnp.int32)
+    return jnp.zeros(len(density), jnp.int32).at[jnp.argsort(density)].set(by_energy)
 
 
-def _climbed(
+def _climb(
     sums: Sums, logs: Logs, first: Int[Array, " K"]
 ) -> tuple[Int[Array, " K"], Float[Array, ""]]:
-    """The numbers after the best exchange of two, again and again while that gains."""
+    """The numbers after best exchanges of two, repeated while the energy rises; and the energy."""
     size = len(first)
-    left, right = map(jnp.asarray, np.triu_indices(size, 1))
-    exchanged = lambda numbers, i, j: numbers.at[i].set(numbers[j]).at[j].set(numbers[i])
+    first_blocks, second_blocks = map(jnp.asarray, np.triu_indices(size, 1))
+    exchange = lambda numbers, i, j: numbers.at[i].set(numbers[j]).at[j].set(numbers[i])
 
-    def after(numbers: Int[Array, " K"]) -> tuple[Int[Array, " K"], Float[Array, ""]]:
-        one = lambda pair: _energy(sums, logs, exchanged(numbers, *pair))
-        energies = jax.lax.map(one, (left, right), batch_size=64)
+    def best_exchange(numbers: Int[Array, " K"]) -> tuple[Int[Array, " K"], Float[Array, ""]]:
+        energy_after = lambda pair: _energy(sums, logs, exchange(numbers, *pair))
+        energies = jax.lax.map(energy_after, (first_blocks, second_blocks), batch_size=64)
         best = jnp.argmax(energies)
-        return exchanged(numbers, left[best], right[best]), energies[best]
+        return exchange(numbers, first_blocks[best], second_blocks[best]), energies[best]
 
     def body(carry: tuple) -> tuple:
         numbers, energy, _, turn = carry
-        other, gained = after(numbers)
-        is_better = gained > energy
+        new_numbers, new_energy = best_exchange(numbers)
+        is_better = new_energy > energy
         return (
-            jnp.where(is_better, other, numbers),
-            jnp.maximum(energy, gained),
+            jnp.where(is_better, new_numbers, numbers),
+            jnp.maximum(energy, new_energy),
             is_better,
             turn + 1,
         )

@@ -2,11 +2,11 @@
 allowed (Hoffman and Blei 2015, section 2.1).
 
     x_n ~ N(0, I_K),   y_nd ~ N(w_d' x_n + m_d, 1 / tau_d),   (w_d, m_d) ~ N(0, I / loading_precision),
-    tau_d ~ Gamma(shape, rate), one for all d where the noise is isotropic
+    tau_d ~ Gamma(shape, rate), the same for all d if the noise is isotropic
 
-Rows are groups and x_n their local; loadings and noise are global. Isotropic noise is probabilistic
-PCA; without the intercept, and with most entries missing, this is probabilistic matrix
-factorisation, x_n the factors of row n."""
+Rows are groups with the local x_n; loadings and noise are global. Isotropic noise gives
+probabilistic PCA. Without the intercept and with most entries missing this is probabilistic matrix
+factorisation, with x_n the factors of row n."""
 
 from __future__ import annotations
 
@@ -87,19 +87,16 @@ def factor_analysis(
         fitted = stats["loadings"].value @ value
         squares = jnp.einsum("dkl,kl->d", stats["loadings"].outer, outer, precision="highest")
         residual = y**2 - 2 * y * fitted + squares
-        each = stats["noise"].log - stats["noise"].value * residual - math.log(2 * math.pi)
-        return (
-            0.5 * (jnp.sum(jnp.where(observed, each, 0.0)) - jnp.trace(stats["x"].outer))
-            - _HALF_LOG_2PI * num_factors
-        )
+        log_densities = stats["noise"].log - stats["noise"].value * residual - math.log(2 * math.pi)
+        log_lik = jnp.sum(jnp.where(observed, log_densities, 0.0))
+        return 0.5 * (log_lik - jnp.trace(stats["x"].outer)) - _HALF_LOG_2PI * num_factors
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
-        """Random loadings, so that factors differ; means and noise are those of the columns. The
-        start is so far from the prior that the noise has a mode, as points need."""
+        """Random loadings, so that factors differ, with the means and variances of the columns. The
+        noise has shape 10, so that it has a mode, as points need."""
         rows = jnp.asarray(context.data().data)
-        mean, variance = _moments(
-            jnp.where(context.counts()[:, None], rows, jnp.nan)
-        )  # padding is missing
+        without_padding = jnp.where(context.counts()[:, None], rows, jnp.nan)
+        mean, variance = _moments(without_padding)
         loadings = jax.random.normal(key, (dim, width)) * jnp.sqrt(variance / num_factors)[:, None]
         if intercept:
             loadings = loadings.at[:, -1].set(mean)
@@ -111,7 +108,7 @@ def factor_analysis(
         }
         return context.energy.prior(context.hyper).replace(start)
 
-    made = energy_model(
+    plain_model = energy_model(
         globals={
             "loadings": MultivariateNormal.from_mean_precision(
                 np.zeros((dim, width)),
@@ -131,11 +128,11 @@ def factor_analysis(
         weight_strain(loading_precision), place_scale_strain(0.0, 0.0, 2.0 * rate, 2.0 * shape)
     )
     prior = f"about 0 and of deviation {math.sqrt(1.0 / loading_precision):.3g}"
-    return expecting(made, PriorExpectation(rows, strain, prior, STANDARDISE))
+    return expecting(plain_model, PriorExpectation(rows, strain, prior, STANDARDISE))
 
 
 def _generative(dim: int, num_factors: int, intercept: bool) -> Generative:
-    """Draws whole rows, without missing entries."""
+    """Draws of complete rows."""
 
     def local(hyper: Any, values: Any, y: Array, key: PRNGKeyArray) -> dict[str, Array]:
         return {"x": jax.random.normal(key, (len(y), num_factors), y.dtype)}
@@ -161,8 +158,8 @@ def _with_one(stats: Any) -> tuple[Float[Array, " K1"], Float[Array, "K1 K1"]]:
 
 
 def _moments(data: Float[Array, "N D"]) -> tuple[Float[Array, " D"], Float[Array, " D"]]:
-    """Mean and variance of each column's observed entries; the variance is at least a millionth of
-    the mean square, and 1 where nothing is observed."""
+    """Mean and variance of the observed entries of each column. The variance is at least a
+    millionth of the squared mean, and 1 without observations."""
     mean = jnp.nan_to_num(jnp.nanmean(data, axis=0))
     variance = jnp.nan_to_num(jnp.nanvar(data, axis=0))
     floor = 1e-6 * mean**2

@@ -4,7 +4,7 @@
     W_fk ~ Gamma(a, a),   theta_k ~ Gamma(alpha / K, alpha c),   H_kt ~ Gamma(b, b),
     Y_ft ~ Poisson(sum_k theta_k W_fk H_kt)
 
-Columns of Y are the groups, H_t local, W and theta global. Split Y_ft = sum_k z_ftk into
+Columns of Y are the groups, H_t is local, W and theta are global. Y_ft = sum_k z_ftk splits into
 independent Poisson counts: given the totals they are multinomial, and q(z_ft) is maximised in
 closed form. With q(h) = Gamma(b + n, b + r), where r_k = theta_k sum_f W_fk is the emission of a
 unit of h_k and n_k = sum_f E[z_fk], the bound of a column is
@@ -59,25 +59,24 @@ def gap_nmf(
     estep: MeanField | None = None,
     init: Literal["columns", "flat"] | Init = "columns",
 ) -> Model:
-    """GaP-KL-NMF: finds the spectra that made a matrix of counts (a magnitude spectrogram in whole
-    quanta).
+    """GaP-KL-NMF: the spectra behind a matrix of counts (a magnitude spectrogram in whole quanta).
 
     Args:
       num_rows: F, frequencies.
-      num_components: K, more than are needed. Theta of the others goes to zero.
+      num_components: K, more than are needed. Theta of unused components goes to zero.
       a: shape (and rate) of the dictionary's entries; below 1 spectra are sparse.
       b: shape (and rate) of the activations.
       alpha: shape of the gamma process.
       c: 1 / c should be about the mean of the data. It is the prior mean of sum_k theta_k.
-      estep: `vijax.estep.mean_field`; at most 50 rounds by default, because minibatches find their
-        activations afresh. Full-data algorithms go on from the last activations, and 5 rounds a
-        step serve them better; SSVI-A from flat spectra, which draws other spectra at each step,
-        may need 20.
-      init: start of the spectra: rows of the data that are nearest to one component alone (others
-        for another key), or nearly flat ones. Gains explain the mean of the data either way. Or
-        (key, prior) -> a start of your own, such as another fit. The start decides more than the
-        algorithm: of 50 speech-like spectra behind 1000 frames mean field finds 36 from flat
-        spectra and 48 from columns.
+      estep: `vijax.estep.mean_field`; at most 50 rounds by default, because minibatches start their
+        activations cold. Full-data algorithms continue from the last activations, for which 5
+        rounds a step are better. SSVI-A draws other spectra at each step, and may need 20 from flat
+        spectra.
+      init: start of the spectra: "columns" takes rows of the data that are nearest to a single
+        component (the key chooses among them), "flat" nearly flat spectra. Gains explain the mean
+        of the data in both. Or (key, prior) -> your own start, such as another fit. The start
+        matters more than the algorithm: of 50 speech-like spectra behind 1000 frames mean field
+        finds 36 from flat spectra and 48 from columns.
 
     Returns:
       A `Model` with globals `dictionary` (W, shape (F, K)) and `gains` (theta, shape (K,)). Data:
@@ -92,10 +91,10 @@ def gap_nmf(
     >>> fit.posterior["dictionary"].mean().shape, fit.locals(y, key=jax.random.key(0))["activations"].mean().shape
     ((4, 3), (60, 3))
     """
-    given = {"a": a, "b": b, "alpha": alpha, "c": c}
-    hyper = {name: as_float(value) for name, value in given.items()}
+    settings = {"a": a, "b": b, "alpha": alpha, "c": c}
+    hyper = {name: as_float(value) for name, value in settings.items()}
     for name, value in hyper.items():
-        require(value.shape == (), name, "one number", given[name])
+        require(value.shape == (), name, "one number", settings[name])
 
     def prior(hyper: Hyper) -> Product:
         shape = hyper["a"] * jnp.ones((num_rows, num_components))
@@ -120,19 +119,19 @@ def gap_nmf(
         form=DataForm(_checker(num_rows), "number"),
         queries=answers(
             Generative(
-                rows_like(_checker(num_rows), np.zeros(num_rows)), _counts_drawn, _activations_drawn
+                rows_like(_checker(num_rows), np.zeros(num_rows)), _draw_counts, _draw_activations
             ),
             score=_score,
         ),
     )
 
 
-def _activations_drawn(hyper: Hyper, values: Any, y: Array, key: PRNGKeyArray) -> dict[str, Array]:
+def _draw_activations(hyper: Hyper, values: Any, y: Array, key: PRNGKeyArray) -> dict[str, Array]:
     shape = (len(y), len(values["gains"]))
     return {"activations": jax.random.gamma(key, hyper["b"], shape, y.dtype) / hyper["b"]}
 
 
-def _counts_drawn(
+def _draw_counts(
     hyper: Hyper, values: Any, local: Any, y: Array, key: PRNGKeyArray
 ) -> Float[Array, "T F"]:
     rates = _product(local["activations"] * values["gains"][None], values["dictionary"].T)
@@ -145,8 +144,8 @@ def _flat(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | No
 
 
 def _columns(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
-    """Spectra of columns that are nearest to being of one component, a fifth of each spread evenly;
-    flat without data."""
+    """Spectra of columns that are nearest to a single component, with a fifth spread evenly; flat
+    spectra without data."""
     if batch is None:
         return _flat(hyper, key, prior, batch)
     key, key_rows = jax.random.split(key)
@@ -163,8 +162,8 @@ _STARTS = {"columns": _columns, "flat": _flat}
 def _around(
     hyper: Hyper, key: PRNGKeyArray, spectra: Float[Array, "F K"], batch: Minibatch | None
 ) -> Product:
-    """Gammas about given spectra of mean 1, with noise to separate equal ones, and gains whose sum
-    is the mean of the data (the prior's, without data)."""
+    """Gammas about spectra of mean 1, with noise to separate equal spectra; and gains whose sum is
+    the mean of the data (without data the prior mean)."""
     if batch is None:
         total = 1.0 / hyper["c"]
     else:
@@ -188,12 +187,10 @@ def _shape(prior: Product) -> tuple[int, int]:
 
 
 def _counts(batch: Minibatch) -> Float[Array, "T F"]:
-    """The counts, with a column that counts in the place of each that is padding."""
-    data = (
-        batch.data
-        if batch.weights is None
-        else fill_padding(batch.data, jnp.asarray(batch.weights))
-    )
+    """The counts; padding is replaced by columns that count."""
+    data = batch.data
+    if batch.weights is not None:
+        data = fill_padding(data, jnp.asarray(batch.weights))
     return jnp.asarray(data, float)
 
 
@@ -202,7 +199,7 @@ def _weights(batch: Minibatch, y: Float[Array, "T F"]) -> Float[Array, " T"]:
 
 
 def _initial_locals(hyper: Hyper, y: Float[Array, "T F"], num_components: int) -> dict[str, Gamma]:
-    """The start of the locals: each column's counts shared evenly."""
+    """The start of the locals: the counts of each column, divided evenly over components."""
     y, b = jnp.asarray(y, float), jnp.asarray(hyper["b"], float)
     share = jnp.broadcast_to(
         jnp.sum(y, 1, keepdims=True) / num_components, (len(y), num_components)
@@ -262,7 +259,7 @@ def _activations(
 
 
 def _scaled_exp(x: Float[Array, "T K"]) -> tuple[Float[Array, "T K"], Float[Array, "T 1"]]:
-    """exp(x) over its largest entry of each row, and the logarithm of this entry."""
+    """exp(x) divided by the largest entry of each row, and the logarithm of this entry."""
     largest = jnp.max(x, axis=1, keepdims=True)
     return jnp.exp(x - largest), largest
 
@@ -278,10 +275,10 @@ def _score(hyper: Hyper, posterior: Estimates, data: PyTree, key: PRNGKeyArray) 
 
     _checker(posterior["dictionary"].mean().shape[0])(data)
     stats = {name: q.stats(q.mean()) for name, q in posterior.items()}
-    said = _bound(
+    elbo = _bound(
         hyper, stats, Minibatch(jnp.asarray(data), None), key, estep=esteps.mean_field(200, 1e-4)
     )
-    return HeldOut.of(np.asarray(said.per_group, np.float64))
+    return HeldOut.of(np.asarray(elbo.per_group, np.float64))
 
 
 _bound = step_jit(_local_elbo, static_argnames="estep")
@@ -293,21 +290,20 @@ def _checker(num_rows: int) -> Callable[[PyTree], None]:
     )
 
 
-_OTHERS = 0.5
+_UNPREFERRED = 0.5
 
 
 def corner_rows(
     key: PRNGKeyArray, y: Float[Array, "T F"], weights: Float[Array, " T"], num_rows: int
 ) -> Int[Array, " K"]:
-    """The numbers of `num_rows` rows of y, by successive projections.
+    """Indices of `num_rows` rows of y, by successive projections.
 
     Args:
       key: half of the rows, drawn by it, are preferred (the squared lengths of the others count
-        half), so that another key finds other rows where many are equally good.
+        half), so that another key finds other rows if many are equally good.
       y: counts.
-      weights: 0 in padding, which is taken only where nothing is left.
-      num_rows: number of rows; beyond the rank of y they are filled up with rows that repeat
-          others.
+      weights: 0 in padding, which is chosen only if nothing else is left.
+      num_rows: number of rows; beyond the rank of y, rows repeat.
 
     >>> pure = jnp.array([[8.0, 0, 1, 0], [0, 9, 0, 0], [1, 0, 0, 8]])
     >>> mixed = jnp.array([[1.0, 0.3, 0.3], [0.3, 1.0, 0.3], [0.3, 0.3, 1.0]]) @ pure / 1.6
@@ -316,17 +312,17 @@ def corner_rows(
     [3, 4, 5]
     """
     total = jnp.sum(y, axis=1, keepdims=True)
-    known = (weights > 0)[:, None]
-    x = jnp.where(known, y / jnp.sqrt(jnp.maximum(total, 1.0)), 0.0)
-    preferred = jnp.where(jax.random.bernoulli(key, 0.5, (len(y),)), 1.0, _OTHERS)
+    is_counted = (weights > 0)[:, None]
+    x = jnp.where(is_counted, y / jnp.sqrt(jnp.maximum(total, 1.0)), 0.0)
+    preferred = jnp.where(jax.random.bernoulli(key, 0.5, (len(y),)), 1.0, _UNPREFERRED)
     tiny = jnp.finfo(x.dtype).tiny
 
     def choose(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        chosen, left = carry
-        squares = jnp.sum(left**2, axis=1)
+        rows, residual = carry
+        squares = jnp.sum(residual**2, axis=1)
         row = jnp.argmax(squares * preferred).astype(jnp.int32)
-        edge = left[row] / jnp.sqrt(jnp.maximum(squares[row], tiny))
-        along = jnp.matmul(left, edge, precision="highest")
-        return chosen.at[k].set(row), left - along[:, None] * edge[None]
+        edge = residual[row] / jnp.sqrt(jnp.maximum(squares[row], tiny))
+        along = jnp.matmul(residual, edge, precision="highest")
+        return rows.at[k].set(row), residual - along[:, None] * edge[None]
 
     return jax.lax.fori_loop(0, num_rows, choose, (jnp.zeros(num_rows, jnp.int32), x))[0]

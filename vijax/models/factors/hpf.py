@@ -1,4 +1,4 @@
-"""Hierarchical Poisson factorisation of the items that users took (Gopalan, Hofman and Blei 2015,
+"""Hierarchical Poisson factorisation of items taken by users (Gopalan, Hofman and Blei 2015,
 section 2).
 
     xi_u ~ Gamma(a', a'/b'),   theta_uk ~ Gamma(a, xi_u)          users: the groups, theta and xi are local
@@ -12,12 +12,12 @@ of a user is
     E[theta_uk] sum_i beta_ik
              - E KL(q(theta_u) || Gamma(a, xi_u)) - KL(q(xi_u) || Gamma(a', a'/b')).
 
-The first sum has the items that the user took alone; the zeros of all others are in sum_i beta_ik,
-which is computed once a step. So users are documents, items their words, and a step costs (counts
-that are not zero + items) x K.
+The first sum runs over the items that the user took; the zeros of all others are in sum_i beta_ik,
+which is computed once a step. So users are documents, items are their words, and a step costs
+(nonzero counts + items) x K.
 
-The prior of beta given eta couples two globals: p(beta | eta) is Gamma(c, d') times a factor that
-`global_elbo` has."""
+The prior of beta given eta couples two globals: p(beta | eta) is Gamma(c, d') times a factor, which
+is a term of `global_elbo`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from vijax.xla.compiler import step_jit
 from vijax.xla.gather import sum_over_rows
 
 AT_A_TIME = 4096
-"""Users whose weights are found at once."""
+"""Users whose weights are computed at once."""
 
 
 @cache_by_value
@@ -83,7 +83,7 @@ def hpf(
 
     Args:
       num_components: K, kinds of taste.
-      num_items: V, how many items.
+      num_items: V, number of items.
       a: shape of a user's weights theta; small: few tastes each.
       user_shape: a', shape of the users' rates xi; small: users differ much in how many items they
           take.
@@ -91,17 +91,17 @@ def hpf(
       c: shape of an item's weights beta; small: few tastes each.
       item_shape: c', shape of the items' rates eta; small: popularity differs much.
       item_rate: d', prior mean of eta.
-      feedback: "counts": plays, stars, purchases as they are; "implicit": whether an item was
-          taken, counts being 1.
-      features: numbers of items, (V, D), about 0: beta_ik ~ Gamma(c, eta_i exp(-f_i . w_k)), log
-        linear in the prior mean. `learn=("feature_weights",)` of an algorithm finds w. New items
-        then have a law before anybody took them (`vijax.models.new_items`).
-      num_covariates: how many numbers are known of each user beside what they took, about 0:
-        theta_uk ~ Gamma(a, xi_u exp(-g_u . v_k)). The data are then those of
-        `vijax.models.with_covariates(users, g)`, `learn=("user_weights",)` of an algorithm finds v,
-        and users of few items, or none, have a better law.
+      feedback: "counts": plays, stars, purchases as they are; "implicit": 1 for each item that was
+          taken.
+      features: features of items, (V, D), with mean 0: beta_ik ~ Gamma(c, eta_i exp(-f_i . w_k)),
+        log linear in the prior mean. `learn=("feature_weights",)` of an algorithm learns w. New
+        items then have a law before anybody took them (`vijax.models.new_items`).
+      num_covariates: number of covariates of each user, with mean 0: theta_uk ~ Gamma(a, xi_u
+        exp(-g_u . v_k)). Data are then made by `vijax.models.with_covariates(users, g)`, and
+        `learn=("user_weights",)` of an algorithm learns v: it improves the law of users with few or
+        no items.
       estep: `vijax.estep.mean_field`; at most 30 rounds by default. With `warm_starts` of the
-          algorithm 5 serve.
+          algorithm 5 rounds suffice.
 
     Returns:
       A `Model` with globals `items` (beta, (V, K)) and `item_rates` (eta, (V,)). Data: users by
@@ -119,18 +119,20 @@ def hpf(
     >>> vi.models.recommend(fit, taken[:1], 1).items.tolist()
     [[3]]
     """
-    given = {"a": a, "user_shape": user_shape, "user_rate": user_rate}
-    given |= {"c": c, "item_shape": item_shape, "item_rate": item_rate}
-    hyper: dict[str, Any] = {name: as_float(value) for name, value in given.items()}
+    settings = {"a": a, "user_shape": user_shape, "user_rate": user_rate}
+    settings |= {"c": c, "item_shape": item_shape, "item_rate": item_rate}
+    hyper: dict[str, Any] = {name: as_float(value) for name, value in settings.items()}
     for name, value in hyper.items():
-        require(value.shape == (), name, "one number", given[name])
-    known = None
+        require(value.shape == (), name, "one number", settings[name])
+    feature_table = None
     if features is not None:
-        known = as_float(features, "features")
-        fits = known.ndim == 2 and known.shape[0] == num_items
-        require(fits, "features", f"shape ({num_items}, D), a row for each item", known.shape)
-        require(bool(jnp.all(jnp.isfinite(known))), "features", "finite numbers", features)
-        hyper["feature_weights"] = jnp.zeros((known.shape[1], num_components))
+        feature_table = as_float(features, "features")
+        fits = feature_table.ndim == 2 and feature_table.shape[0] == num_items
+        require(
+            fits, "features", f"shape ({num_items}, D), a row for each item", feature_table.shape
+        )
+        require(bool(jnp.all(jnp.isfinite(feature_table))), "features", "finite numbers", features)
+        hyper["feature_weights"] = jnp.zeros((feature_table.shape[1], num_components))
     if num_covariates:
         hyper["user_weights"] = jnp.zeros((int(num_covariates), int(num_components)))
     shape, clipped = (int(num_items), int(num_components)), feedback == "implicit"
@@ -146,7 +148,7 @@ def hpf(
         _start,
         estep,
         free or None,
-        functools.partial(_of_rates, known),
+        functools.partial(_rates_term, feature_table),
         blocks=(("items",), ("item_rates",)),
         locals=LocalsPlan(functools.partial(_cold, shape[1]), solved_by=MeanField, is_linear=True),
         form=DataForm(
@@ -161,9 +163,8 @@ def hpf(
 
 
 def _prior(shape: tuple[int, int], hyper: Hyper) -> Product:
-    items = hyper[
-        "c"
-    ]  # the law of a batch's own rows (`vijax.topics.by_words`) is returned as it is
+    items = hyper["c"]
+    # The law of the rows of a batch (`vijax.topics.by_words`) is returned as it is.
     if not isinstance(items, GammaRows):
         items = Gamma(hyper["c"] * jnp.ones(shape), -hyper["item_rate"] * jnp.ones(shape))
     rate = hyper["item_shape"] / hyper["item_rate"]
@@ -174,18 +175,19 @@ def _gamma(shape: Any, rate: Any, batch: tuple[int, ...]) -> Gamma:
     return Gamma(jnp.broadcast_to(shape, batch), -jnp.broadcast_to(rate, batch))
 
 
-def _of_rates(features: Array | None, hyper: Hyper, stats: Any) -> Float[Array, ""]:
-    """log of p(beta | eta) over the density Gamma(c, d') that the prior has."""
-    items, rates, shape, base = stats["items"], stats["item_rates"], hyper["c"], hyper["item_rate"]
+def _rates_term(features: Array | None, hyper: Hyper, stats: Any) -> Float[Array, ""]:
+    """log p(beta | eta) less the log density of the prior Gamma(c, d')."""
+    items, rates = stats["items"], stats["item_rates"]
+    shape, base = hyper["c"], hyper["item_rate"]
     if features is None:
         columns = jnp.shape(items.log)[1]
         shape = shape.sums.prior_shape if isinstance(shape, GammaRows) else shape
         log_ratio = jnp.sum(rates.log - jnp.log(base))
-        return columns * shape * log_ratio - jnp.vdot(
-            rates.value - base, _sums(items).by_row, precision="highest"
-        )
+        excess = jnp.vdot(rates.value - base, _sums(items).by_row, precision="highest")
+        return columns * shape * log_ratio - excess
     slope = jnp.matmul(features, hyper["feature_weights"], precision="highest")
-    log_rate, rate = rates.log[:, None] - slope, rates.value[:, None] * jnp.exp(-slope)
+    log_rate = rates.log[:, None] - slope
+    rate = rates.value[:, None] * jnp.exp(-slope)
     return jnp.sum(shape * (log_rate - jnp.log(base)) - (rate - base) * items.value)
 
 
@@ -197,18 +199,17 @@ def _sums(items: GammaStats | GammaRowsStats) -> GammaRowsStats:
 
 
 def _start(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
-    """Items by how often the users of a first batch took them, with noise to separate the
-    components."""
+    """Items by their counts in the first batch, with noise to separate the components."""
     num_items, num_components = prior["items"].batch_shape
-    taken, users = jnp.ones(num_items), float(num_items)
+    counts, users = jnp.ones(num_items), float(num_items)
     if batch is not None:
-        one = lambda docs: (
+        count_items = lambda docs: (
             jnp.zeros(num_items).at[docs.words].add(docs.counts * docs.weights[:, None])
         )
-        taken = taken + sum(one(docs) for docs in batch.data)
+        counts = counts + sum(count_items(docs) for docs in batch.data)
         users = 1.0 + sum(jnp.sum(docs.weights) for docs in batch.data)  # type: ignore[assignment]
-    mean = taken / users
-    level = jnp.sqrt(jnp.mean(mean) / num_components)  # so that theta and beta are of one size
+    mean = counts / users
+    level = jnp.sqrt(jnp.mean(mean) / num_components)  # theta and beta then have the same size
     noise = jnp.exp(jax.random.normal(key, (num_items, num_components)) / 2)
     value = level * (mean / jnp.mean(mean))[:, None] * noise
     shape = 1.0 + hyper["c"]  # the first message depends on the means alone, up to a constant
@@ -240,11 +241,11 @@ def _cold(num_components: int, hyper: Hyper, batch: Minibatch) -> tuple[Users, .
 
 
 def _cold_users(num_components: int, hyper: Hyper, docs: Documents) -> Users:
-    """Each user's counts shared evenly, at the prior means of rates."""
-    each = jnp.sum(jnp.asarray(docs.counts, float), axis=1, keepdims=True) / num_components
-    shape = jnp.broadcast_to(hyper["a"] + each, (each.shape[0], num_components))
+    """The counts of each user divided evenly over components, at the prior means of rates."""
+    share = jnp.sum(jnp.asarray(docs.counts, float), axis=1, keepdims=True) / num_components
+    shape = jnp.broadcast_to(hyper["a"] + share, (share.shape[0], num_components))
     rate = (hyper["user_shape"] + num_components * hyper["a"]) / hyper["user_rate"]
-    rates = _gamma(hyper["user_shape"] + num_components * hyper["a"], rate, (each.shape[0],))
+    rates = _gamma(hyper["user_shape"] + num_components * hyper["a"], rate, (share.shape[0],))
     return {
         "weights": Gamma(shape, jnp.broadcast_to(-hyper["user_rate"], shape.shape)),
         "rates": rates,
@@ -258,12 +259,12 @@ def _local_elbo(
     # The largest entry of each row is 1: draws of log beta may be anywhere.
     log_scale = jax.lax.stop_gradient(jnp.max(items.log, axis=1))
     table = jnp.exp(items.log - log_scale[:, None])
-    data = tuple(_taken(docs, clipped) for docs in batch.data)
+    data = tuple(_read_counts(docs, clipped) for docs in batch.data)
     starts = batch.local or _cold(table.shape[1], hyper, batch)
-    of_users = {
+    user_hyper = {
         name: jnp.asarray(hyper[name], table.dtype) for name in ("a", "user_shape", "user_rate")
     }
-    shared = {"emitted": items.by_column, **of_users}
+    shared = {"emitted": items.by_column, **user_hyper}
     if "user_weights" in hyper:
         shared["user_weights"] = hyper["user_weights"]
     _check_covariates(data, shared)
@@ -274,25 +275,27 @@ def _local_elbo(
     bounds, users = zip(
         *(merge_chunks(part, size) for part, size in zip(aux, sizes, strict=True)), strict=True
     )
-    rest = [
+    corrections = [
         jnp.sum(docs.counts * log_scale[docs.words] - gammaln(docs.counts + 1), axis=1)
         for docs in data
     ]
-    total += sum(jnp.vdot(docs.weights, r) for docs, r in zip(data, rest, strict=True))
+    total += sum(jnp.vdot(docs.weights, r) for docs, r in zip(data, corrections, strict=True))
     per_group = tuple(
-        jax.lax.stop_gradient(bound + r) for bound, r in zip(bounds, rest, strict=True)
+        jax.lax.stop_gradient(bound + r) for bound, r in zip(bounds, corrections, strict=True)
     )
     num_users = jnp.sum(jnp.array([jnp.sum(docs.weights) for docs in data]))
-    said = {"num_words": jnp.sum(jnp.array([jnp.sum(docs.counts) for docs in data]))}
-    return LocalElbo(total, num_users, per_group, users, said=said)
+    infos = {"num_words": jnp.sum(jnp.array([jnp.sum(docs.counts) for docs in data]))}
+    return LocalElbo(total, num_users, per_group, users, said=infos)
 
 
-def _taken(docs: Documents, clipped: bool) -> Documents:
+def _read_counts(docs: Documents, clipped: bool) -> Documents:
     counts = jnp.asarray(docs.counts, jnp.result_type(float))
     counts = jnp.minimum(counts, 1.0) if clipped else counts
-    known = None if docs.covariates is None else jnp.asarray(docs.covariates, counts.dtype)
+    covariates = None if docs.covariates is None else jnp.asarray(docs.covariates, counts.dtype)
     weights = jnp.asarray(docs.weights, counts.dtype)
-    return Documents(jnp.asarray(docs.words), counts, weights, docs.max_tokens, covariates=known)
+    return Documents(
+        jnp.asarray(docs.words), counts, weights, docs.max_tokens, covariates=covariates
+    )
 
 
 def _check_covariates(data: Sequence[Documents], shared: Any) -> None:
@@ -305,7 +308,8 @@ def _check_covariates(data: Sequence[Documents], shared: Any) -> None:
 
 
 def _tilt(shared: Any, docs: Documents) -> Float[Array, "D K"]:
-    """exp(-g . v), by which covariates change the rates of users' weights; 1 without covariates."""
+    """exp(-g . v), the factor of covariates in the rates of users' weights; 1 without
+    covariates."""
     if docs.covariates is None:
         return jnp.ones((1, 1), docs.counts.dtype)
     return jnp.exp(-jnp.matmul(docs.covariates, shared["user_weights"], precision="highest"))
@@ -314,14 +318,14 @@ def _tilt(shared: Any, docs: Documents) -> Float[Array, "D K"]:
 def _chunk_bound(
     estep: MeanField, rows: Float[Array, "D n K"], shared: Any, chunk: _Chunk, key: PRNGKeyArray
 ) -> tuple[Float[Array, ""], tuple[Array, Users]]:
-    """Total bound of a chunk of users, differentiable in rows and what is shared; each user's, and
-    its locals."""
+    """Total bound of a chunk of users, differentiable in rows and `shared`; and the bound and the
+    locals of each user."""
     docs = chunk.documents
     tilt = _tilt(shared, docs)
-    q = jax.lax.stop_gradient(_ascended(estep, rows, shared, tilt, docs.counts, chunk.start))
+    q = jax.lax.stop_gradient(_ascend(estep, rows, shared, tilt, docs.counts, chunk.start))
     theta, xi = q["weights"].expected_stats(), q["rates"].expected_stats()
     weight, largest = _scaled_exp(theta.log)
-    mixed = jnp.where(docs.counts > 0, _mixed(rows, weight), 1.0)
+    mixed = jnp.where(docs.counts > 0, _mix_rates(rows, weight), 1.0)
     per_user = jnp.sum(docs.counts * (jnp.log(mixed) + largest), axis=1) - jnp.sum(
         theta.value * shared["emitted"], 1
     )
@@ -333,7 +337,7 @@ def _chunk_bound(
     return jnp.vdot(docs.weights, per_user), (per_user, q)
 
 
-def _ascended(
+def _ascend(
     estep: MeanField,
     rows: Float[Array, "D n K"],
     shared: Any,
@@ -341,56 +345,52 @@ def _ascended(
     counts: Float[Array, "D n"],
     start: Users,
 ) -> Users:
-    """q of users by coordinate ascent: the shares of counts, theta, xi (Gopalan, Hofman and Blei
-    2015, figure 4)."""
+    """q of users by coordinate ascent in the shares of counts, theta and xi (Gopalan, Hofman and
+    Blei 2015, figure 4)."""
     rows, shared, tilt = jax.lax.stop_gradient((rows, shared, tilt))
     shape_of_rates = shared["user_shape"] + rows.shape[2] * shared["a"]
-    of = lambda x: jnp.where(
-        x == 0, 1.0, jnp.abs(x)
-    )  # rows that fill up a chunk are zeros, and no gammas
+    # Rows that pad a chunk are zeros, which are not parameters of a gamma.
+    positive = lambda x: jnp.where(x == 0, 1.0, jnp.abs(x))
 
-    def improve(now: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        shape, rate, rate_of_rates = now
+    def improve(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        shape, rate, rate_of_rates = state
         weight, _ = _scaled_exp(special.digamma(shape) - jnp.log(rate))
-        ratio = counts / jnp.where(counts > 0, _mixed(rows, weight), 1.0)
+        ratio = counts / jnp.where(counts > 0, _mix_rates(rows, weight), 1.0)
         shape = shared["a"] + weight * jnp.einsum("dnk,dn->dk", rows, ratio, precision="highest")
         rate = (shape_of_rates / rate_of_rates)[:, None] * tilt + shared["emitted"]
-        return (
-            shape,
-            rate,
-            shared["user_shape"] / shared["user_rate"] + jnp.sum(tilt * shape / rate, axis=1),
-        )
+        prior_rate = shared["user_shape"] / shared["user_rate"]
+        return shape, rate, prior_rate + jnp.sum(tilt * shape / rate, axis=1)
 
-    def settled(new: Any, old: Any) -> Array:
-        same = jnp.mean(jnp.abs(new[0] - old[0]), axis=1) <= estep.tol
-        return same & (jnp.abs(new[2] - old[2]) <= estep.tol * old[2])
+    def has_converged(new_state: Any, old_state: Any) -> Array:
+        is_close = jnp.mean(jnp.abs(new_state[0] - old_state[0]), axis=1) <= estep.tol
+        return is_close & (jnp.abs(new_state[2] - old_state[2]) <= estep.tol * old_state[2])
 
     begin = (
-        of(start["weights"].shape),
-        of(start["weights"].negative_rate),
-        of(start["rates"].negative_rate),
+        positive(start["weights"].shape),
+        positive(start["weights"].negative_rate),
+        positive(start["rates"].negative_rate),
     )
     everybody = jnp.ones(counts.shape[0], bool)
-    found = repeat_by_document(improve, begin, settled, everybody, estep.max_iters)
-    shape, rate, rate_of_rates = found
+    ascent = repeat_by_document(improve, begin, has_converged, everybody, estep.max_iters)
+    shape, rate, rate_of_rates = ascent
     rates = _gamma(shape_of_rates, rate_of_rates, rate_of_rates.shape)
     return {"weights": Gamma(shape, -rate), "rates": rates}
 
 
-def _mixed(rows: Float[Array, "D n K"], weight: Float[Array, "D K"]) -> Float[Array, "D n"]:
+def _mix_rates(rows: Float[Array, "D n K"], weight: Float[Array, "D K"]) -> Float[Array, "D n"]:
     floor = jnp.finfo(rows.dtype).tiny
     return jnp.maximum(jnp.einsum("dnk,dk->dn", rows, weight, precision="highest"), floor)
 
 
 def _scaled_exp(x: Float[Array, "D K"]) -> tuple[Float[Array, "D K"], Float[Array, "D 1"]]:
-    """exp(x) over its largest entry of each row, and the logarithm of this entry."""
+    """exp(x) divided by the largest entry of each row, and the logarithm of this entry."""
     largest = jnp.max(x, axis=1, keepdims=True)
     return jnp.exp(x - largest), largest
 
 
 # --- draws ----------------------------------------------------------------------------------------
 def _generative(shape: tuple[int, int], clipped: bool) -> Generative:
-    """Users by items, drawn for a number of users or for those of given rows."""
+    """Draws of users by items, for a number of users or for the users of some rows."""
     num_items, num_components = shape
 
     def layout(like: Any) -> Array:
@@ -421,18 +421,17 @@ def _generative(shape: tuple[int, int], clipped: bool) -> Generative:
         counts = poisson_values(key, rates).astype(rates.dtype)
         return jnp.minimum(counts, 1.0) if clipped else counts
 
-    taken = lambda users, rows: jnp.asarray(read(rows).to_scipy().toarray(), users.dtype)
-    return Generative(layout, data, local, taken)
+    observed = lambda users, rows: jnp.asarray(read(rows).to_scipy().toarray(), users.dtype)
+    return Generative(layout, data, local, observed)
 
 
-# --- what is asked of a fit -----------------------------------------------------------------------
+# --- queries of a fit -----------------------------------------------------------------------------
 class Recommendations(NamedTuple):
-    """Items for each user, best first, and the counts that are expected of them.
+    """Items for each user, best first, and their expected counts.
 
     Attributes:
-      items: item ids, places in `fit.vocabulary`; -1 where a user has fewer items left than were
-          asked for.
-      counts: expected counts theta . beta; -inf there.
+      items: item ids, indices in `fit.vocabulary`; -1 if a user has fewer than n items left.
+      counts: expected counts theta . beta; -inf for items -1.
     """
 
     items: Int[np.ndarray, "users n"]
@@ -444,18 +443,18 @@ def recommend(fit: Any, users: Any, n: int = 10, taken: bool = False) -> Recomme
 
     Args:
       fit: a fit of `hpf`.
-      users: what they took: rows (users, items), sparse or dense, or one row, or what
-        `vijax.data.read` reads. They need not be users of the training set: their weights are found
-        from these rows, the items staying as they are. Items are those of the fit, by their names
-        (`fit.vocabulary`), in whatever order they come; others are left out, with a warning. Rows
-        without names are over the items of the fit, in their order.
-      n: how many items a user.
-      taken: True to keep the items that a user has; by default they are left out.
+      users: counts of users: rows (users, items), sparse or dense, or one row, or what
+        `vijax.data.read` reads. They need not be users of the training set: their weights are
+        computed from these rows at the items of the fit. Named items (`fit.vocabulary`) may have
+        any order; unknown ones are left out, with a warning. Rows without names have the items of
+        the fit in their order.
+      n: number of items for each user.
+      taken: True keeps the items that a user has taken; by default they are left out.
 
     Raises:
       ValueError: another model, another number of items, n below 1 or above the number of items.
     """
-    rows = _rows_of(fit, users)
+    rows = _read_users(fit, users)
     weights = fit.predict(rows)
     return Recommendations(
         *ranked(weights, fit.estimates["items"].mean(), None if taken else rows, n)
@@ -463,22 +462,20 @@ def recommend(fit: Any, users: Any, n: int = 10, taken: bool = False) -> Recomme
 
 
 def new_items(fit: Any, features: Any) -> Gamma:
-    """The law of beta of items that nobody took yet, (items, K), from their features: that of the
-    prior at the weights which were learnt, with the eta of an item of average popularity."""
-    slope = jnp.matmul(
-        as_float(features, "features"), fit.state.hyper["feature_weights"], precision="highest"
-    )
+    """The law of beta of items that nobody took yet, (items, K), from their features: the prior at
+    the learnt weights, with the eta of an item of average popularity."""
+    weights = fit.state.hyper["feature_weights"]
+    slope = jnp.matmul(as_float(features, "features"), weights, precision="highest")
     rate = jnp.mean(fit.estimates["item_rates"].mean())
     return Gamma(jnp.broadcast_to(fit.state.hyper["c"], slope.shape), -rate * jnp.exp(-slope))
 
 
 def with_covariates(users: Any, covariates: Any) -> Any:
-    """Users by items, as `vijax.data.read` reads them, with numbers of each user for
-    `hpf(num_covariates=)`.
+    """Users by items, as `vijax.data.read` reads them, with covariates for `hpf(num_covariates=)`.
 
     Args:
-      users: what they took.
-      covariates: (users, D), about 0.
+      users: counts of users by items.
+      covariates: (users, D), with mean 0.
 
     Raises:
       ValueError: other rows than users, or numbers that are not finite.
@@ -490,7 +487,7 @@ def with_covariates(users: Any, covariates: Any) -> Any:
     return dataclasses.replace(read(to_users(users)), covariates=np.asarray(covariates))
 
 
-def _rows_of(fit: Any, users: Any) -> Any:
+def _read_users(fit: Any, users: Any) -> Any:
     """Users by items, sparse, over the items of a fit."""
     require(
         "items" in fit.posterior,
@@ -498,9 +495,9 @@ def _rows_of(fit: Any, users: Any) -> Any:
         "a fit of vijax.models.hpf",
         f"one of {', '.join(fit.posterior)}",
     )
-    one = isinstance(users, np.ndarray | jax.Array | list) and np.ndim(users) == 1
-    given = to_users(np.asarray(users)[None] if one else users)
-    return _rows(fit.in_words(given, "users"), fit.posterior)
+    is_row = isinstance(users, np.ndarray | jax.Array | list) and np.ndim(users) == 1
+    rows = to_users(np.asarray(users)[None] if is_row else users)
+    return _rows(fit.in_words(rows, "users"), fit.posterior)
 
 
 def _rows(users: Any, posterior: Any) -> Any:
@@ -517,18 +514,18 @@ def _rows(users: Any, posterior: Any) -> Any:
 
 
 def _weights(clipped: bool, estep: MeanField, fit: Any, users: Any) -> Float[np.ndarray, "users K"]:
-    """E[theta] of users, in their order, from what they took."""
-    found = {name: q.expected_stats() for name, q in fit.estimates.items()}
-    return _found(clipped, estep, fit.state.hyper, found, _rows_of(fit, users))
+    """E[theta] of users, in their order, from their counts."""
+    stats = {name: q.expected_stats() for name, q in fit.estimates.items()}
+    return _user_weights(clipped, estep, fit.state.hyper, stats, _read_users(fit, users))
 
 
-def _found(
+def _user_weights(
     clipped: bool, estep: MeanField, hyper: Hyper, stats: Any, corpus: Any
 ) -> Float[np.ndarray, "users K"]:
     parts, places = [], []
     for batch, rows in document_batches(corpus, AT_A_TIME):
-        said = _bound(clipped, hyper, stats, batch, jax.random.key(0), estep)
-        parts += [np.asarray(q["weights"].mean()) for q in said.local]
+        elbo = _bound(clipped, hyper, stats, batch, jax.random.key(0), estep)
+        parts += [np.asarray(q["weights"].mean()) for q in elbo.local]
         places.append(rows)
     return in_order(np.concatenate(parts), np.concatenate(places))
 
@@ -544,10 +541,10 @@ def _score(
     data: Any,
     key: PRNGKeyArray,
 ) -> Ranking:
-    """Ranking of a fifth of each user's items, hidden by the key: NDCG and recall at 20."""
+    """Ranking of a hidden fifth of each user's items, chosen by the key: NDCG and recall at 20."""
     corpus = _rows(data, posterior)
-    kept, hidden = hide(corpus.to_scipy(), seed=keys.seed(key))
+    given_items, hidden = hide(corpus.to_scipy(), seed=keys.seed(key))
     stats = {name: q.expected_stats() for name, q in posterior.items()}
-    seen = dataclasses.replace(_rows(kept, posterior), covariates=corpus.covariates)
-    users = _found(clipped, estep, hyper, stats, seen)
-    return ranking(users, posterior["items"].mean(), kept, hidden)
+    given_users = dataclasses.replace(_rows(given_items, posterior), covariates=corpus.covariates)
+    users = _user_weights(clipped, estep, hyper, stats, given_users)
+    return ranking(users, posterior["items"].mean(), given_items, hidden)

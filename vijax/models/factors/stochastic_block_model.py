@@ -6,8 +6,8 @@ Robin 2008; Latouche, Birmele and Ambroise 2012).
     Bernoulli:  y_ij ~ Bernoulli(B_{z_i z_j}),  B_kl ~ Beta(a, b)
     Poisson:    y_ij ~ Poisson(B_{z_i z_j}),    B_kl ~ Gamma(a, b)
 
-over pairs i < j, B symmetric, or over all ordered pairs. All z_i depend on each other through the
-edges: a plate of coupled entries, which mean field visits one after the other. With A_kl = sum_ij
+over pairs i < j with B symmetric, or over all ordered pairs. All z_i depend on each other through
+the edges: z is a plate of coupled entries, which mean field visits one by one. With A_kl = sum_ij
 z_ik y_ij z_jl and P_kl = sum_ij z_ik z_jl over observed pairs, the energy of the edges is  <A, log
 B> + <P - A, log(1 - B)>,  or  <A, log B> - <P, B>.
 """
@@ -33,14 +33,14 @@ from vijax.contract.room import limit_sizes
 from vijax.families import Beta, Categorical, Dirichlet, Gamma, Product
 from vijax.families.scalar.poisson import poisson_values
 from vijax.models.energies.energy import energy_model
-from vijax.models.factors.block_numbers import Logs, Sums, numbered, renumbered
+from vijax.models.factors.block_numbers import Logs, Sums, number_blocks, permute_columns
 from vijax.xla.by_value import cache_by_value
 from vijax.xla.compiler import quick_jit
 
 _RUNS = 20
-_SURE = (
-    3.0  # log odds with which a node starts in its block: far from even, but small enough to change
-)
+"""Runs of k-means."""
+_SURE = 3.0
+"""Log odds of the block of a node at the start: far from even, and small enough to change."""
 
 
 @cache_by_value
@@ -57,10 +57,9 @@ def stochastic_block_model(
     """A stochastic block model.
 
     Args:
-      num_blocks: K, how many blocks.
+      num_blocks: K, number of blocks.
       edges: bernoulli: an edge or none; poisson: counts.
-      directed: whether an edge from a to b is none from b to a. Then the matrix need not be
-          symmetric.
+      directed: True for graphs in which edges have a direction: the matrix need not be symmetric.
       concentration: prior concentration of the blocks' weights.
       a: first parameter of the Beta(a, b) prior of the probability of an edge between two blocks,
         or of the Gamma(a, b) prior of its rate.
@@ -69,10 +68,10 @@ def stochastic_block_model(
     Returns:
       A `Model` with globals `weights` (K,) and `rates`, shape (K, K), or (K (K + 1) / 2,) for an
       undirected graph, which `rates_matrix` turns into a matrix. Data: graphs, shape (graphs, N,
-      N), a single one as `y[None]`; the diagonal is ignored, NaN marks pairs that were not
-      observed. `fit.locals(y, key=key)["z"].probs` are the blocks, shape (graphs, N, K). The start
-      is spectral, so that restarts are alike. Blocks of all graphs, new ones too, are numbered
-      alike. A sweep over the nodes costs N gradients, O(N^3 K) in all.
+      N), a single graph as `y[None]`; the diagonal is ignored, NaN marks unobserved pairs.
+      `fit.locals(y, key=key)["z"].probs` are the blocks, shape (graphs, N, K). The start is
+      spectral, so that all restarts are equal. Block numbers agree between graphs, also new ones. A
+      sweep over the nodes costs N gradients, O(N^3 K) in all.
 
     >>> import vijax as vi
     >>> y = np.kron(np.eye(2), np.ones((6, 6)))
@@ -97,7 +96,7 @@ def stochastic_block_model(
             fit -= jnp.sum(jax.scipy.special.gammaln(jnp.maximum(y, 0.0) + 1.0))
         return fit + jnp.sum(z @ s["weights"].log)
 
-    made = energy_model(
+    plain_model = energy_model(
         globals={
             "weights": Dirichlet.from_concentration(concentration * np.ones(num_blocks)),
             "rates": make(a * shape, b * shape),
@@ -109,7 +108,7 @@ def stochastic_block_model(
         plates=["z"],
         energy=energy,
         example=np.zeros((4, 4)),
-        init=_implied(num_blocks, edges, directed),
+        init=_implied_start(num_blocks, edges, directed),
         check_data=lambda data: _check(data, edges, directed),
         generative=_generative(edges, directed, places),
     )
@@ -117,29 +116,30 @@ def stochastic_block_model(
     def local_elbo(
         hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
     ) -> LocalElbo:
-        """The bound, where nodes of which nothing is known begin in blocks with the numbers that
-        the rates have."""
+        """The bound; cold E-steps start in blocks that are numbered as in the rates."""
         if batch.local is None:
-            logs = _logs_of(jax.lax.stop_gradient(stats), edges, places)
-            begin = lambda y: _numbered_by(
+            logs = _expected_logs(jax.lax.stop_gradient(stats), edges, places)
+            begin = lambda y: _number_like(
                 logs, _spectral_start(y, num_blocks, directed), y, directed
             )
             batch = batch._replace(local={"z": jax.vmap(begin)(_graphs(batch))})
-        return made.local_elbo(hyper, stats, batch, key, estep)
+        return plain_model.local_elbo(hyper, stats, batch, key, estep)
 
-    begin = lambda hyper, batch: {"z": _alike(_graphs(batch), num_blocks, edges, directed)}
+    begin = lambda hyper, batch: {"z": _start_alike(_graphs(batch), num_blocks, edges, directed)}
     return dataclasses.replace(
-        made, local_elbo=local_elbo, locals=dataclasses.replace(made.locals, start=begin)
+        plain_model,
+        local_elbo=local_elbo,
+        locals=dataclasses.replace(plain_model.locals, start=begin),
     )
 
 
 def _generative(edges: str, directed: bool, places: Any) -> Generative:
-    """Draws whole graphs, with no pair left out; zeros on the diagonal."""
+    """Draws of complete graphs, with zeros on the diagonal."""
 
     def layout(like: Any) -> Float[Array, "graphs N N"]:
         if is_sizes(like):
-            one = len(set(map(int, like))) == 1 and int(like[0]) >= 2
-            require(one, "like", "graphs of one number of nodes, 2 or more", like)
+            is_one_size = len(set(map(int, like))) == 1 and int(like[0]) >= 2
+            require(is_one_size, "like", "graphs of one number of nodes, 2 or more", like)
             return jnp.zeros((len(like), int(like[0]), int(like[0])))
         _check(like, edges, directed)
         return jnp.asarray(like, jnp.result_type(float))
@@ -152,23 +152,23 @@ def _generative(edges: str, directed: bool, places: Any) -> Generative:
     ) -> Float[Array, "graphs N N"]:
         z = local["z"]
         rates = values["rates"][places][z[:, :, None], z[:, None, :]]
-        drawn = (
+        y_drawn = (
             jax.random.bernoulli(key, rates) if edges == "bernoulli" else poisson_values(key, rates)
         )
-        return _off_diagonal(drawn.astype(y.dtype), directed)
+        return _off_diagonal(y_drawn.astype(y.dtype), directed)
 
     return Generative(layout, data, local, lambda layout, data: _off_diagonal(layout, directed))
 
 
 def _off_diagonal(y: Float[Array, "graphs N N"], directed: bool) -> Float[Array, "graphs N N"]:
-    """A graph without its diagonal; an undirected one has its upper half in both halves."""
+    """A graph without its diagonal; for an undirected graph the upper half in both halves."""
     upper = jnp.triu(y, 1)
     return upper + (jnp.tril(y, -1) if directed else upper.swapaxes(1, 2))
 
 
 def rates_matrix(rates: Any) -> Float[Array, "K K"]:
-    """The matrix of numbers between blocks from `rates` of an undirected model, one for each pair k
-    <= l.
+    """The matrix of rates between blocks, from `rates` of an undirected model, a number for each
+    pair k <= l.
 
     >>> print(rates_matrix(jnp.array([0.1, 0.2, 0.3])))
     [[0.1 0.2]
@@ -180,7 +180,7 @@ def rates_matrix(rates: Any) -> Float[Array, "K K"]:
 
 
 def _places(num_blocks: int, directed: bool) -> Any:
-    """The place of the rate of blocks k, l, for all k and l."""
+    """The index in `rates` of each pair of blocks k, l."""
     if directed:
         return slice(None)
     places = np.zeros((num_blocks,) * 2, np.int32)
@@ -192,7 +192,7 @@ def _places(num_blocks: int, directed: bool) -> Any:
 def _pairs(
     y: Float[Array, "N N"], directed: bool
 ) -> tuple[Float[Array, "N N"], Float[Array, "N N"]]:
-    """Weights of the pairs, 1 or 0, and the edges among them."""
+    """Weights of the pairs, 1 if observed, else 0; and their edges."""
     y = jnp.asarray(y, jnp.result_type(float))
     size = y.shape[0]
     counted = ~jnp.eye(size, dtype=bool) if directed else jnp.triu(jnp.ones((size, size), bool), 1)
@@ -202,39 +202,41 @@ def _pairs(
 
 # --- the start ------------------------------------------------------------------------------------
 def _graphs(batch: Minibatch) -> Float[Array, "graphs N N"]:
-    """The graphs of a batch, with one that counts in the place of padding."""
+    """The graphs of a batch; padding is replaced by a graph that counts."""
     data = jnp.asarray(batch.data, jnp.result_type(float))
     return data if batch.weights is None else fill_padding(data, jnp.asarray(batch.weights))
 
 
 @cache_by_value
-def _implied(num_blocks: int, edges: str, directed: bool) -> starts.Init:
-    """The globals that the blocks imply where nodes start; no key is used."""
+def _implied_start(num_blocks: int, edges: str, directed: bool) -> starts.Init:
+    """The globals implied by the first blocks; no key is used."""
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         y = jnp.asarray(context.data().data, jnp.result_type(float))
-        return context.conditional({"z": _alike(y, num_blocks, edges, directed).expected_stats()})
+        return context.conditional(
+            {"z": _start_alike(y, num_blocks, edges, directed).expected_stats()}
+        )
 
     return start
 
 
-def _alike(
+def _start_alike(
     y: Float[Array, "graphs N N"], num_blocks: int, edges: str, directed: bool
 ) -> Categorical:
-    """The spectral starts of several graphs, their blocks numbered as those of the first."""
+    """The spectral starts of several graphs, with blocks numbered as in the first graph."""
     start = jax.vmap(lambda y: _spectral_start(y, num_blocks, directed))(y)
     sums = _sums(jax.tree.map(lambda x: x[0], start), y[0], directed)
-    logs = _logs_by(sums, edges)
-    return jax.vmap(lambda q, y: _numbered_by(logs, q, y, directed))(start, y)
+    logs = _empirical_logs(sums, edges)
+    return jax.vmap(lambda q, y: _number_like(logs, q, y, directed))(start, y)
 
 
-def _numbered_by(logs: Logs, q: Categorical, y: Float[Array, "N N"], directed: bool) -> Categorical:
-    """The start of a graph, its blocks numbered as these logarithms have them."""
-    return Categorical(renumbered(q.logits, numbered(_sums(q, y, directed), logs)))
+def _number_like(logs: Logs, q: Categorical, y: Float[Array, "N N"], directed: bool) -> Categorical:
+    """The start of a graph, with blocks numbered as in these logarithms."""
+    return Categorical(permute_columns(q.logits, number_blocks(_sums(q, y, directed), logs)))
 
 
 def _sums(q: Categorical, y: Float[Array, "N N"], directed: bool) -> Sums:
-    """Edges and pairs between the blocks of a graph; of an undirected one half of each in either
+    """Edges and pairs between the blocks of a graph; for an undirected graph half in either
     order."""
     observed, edges = _pairs(y, directed)
     z = jax.nn.one_hot(jnp.argmax(q.logits, -1), q.logits.shape[-1], dtype=edges.dtype)
@@ -243,9 +245,8 @@ def _sums(q: Categorical, y: Float[Array, "N N"], directed: bool) -> Sums:
     return Sums(even(links), even(pairs), jnp.sum(z, 0))
 
 
-def _logs_by(sums: Sums, edges: str) -> Logs:
-    """The logarithms at the rates that a graph has between its blocks, a little inside their
-    range."""
+def _empirical_logs(sums: Sums, edges: str) -> Logs:
+    """The logarithms at the empirical rates of a graph, a little inside their range."""
     rates = (sums.links + 0.5) / (sums.pairs + 1.0)
     weights = jnp.log((sums.nodes + 0.5) / jnp.sum(sums.nodes + 0.5))
     if edges == "bernoulli":
@@ -253,7 +254,7 @@ def _logs_by(sums: Sums, edges: str) -> Logs:
     return Logs(jnp.log(rates), -rates, weights)
 
 
-def _logs_of(stats: Any, edges: str, places: Any) -> Logs:
+def _expected_logs(stats: Any, edges: str, places: Any) -> Logs:
     """The expected logarithms at the statistics of the globals."""
     log_rates = stats["rates"].log[places]
     if edges == "bernoulli":
@@ -263,34 +264,35 @@ def _logs_of(stats: Any, edges: str, places: Any) -> Logs:
 
 
 def _spectral_start(y: Float[Array, "N N"], num_blocks: int, directed: bool) -> Categorical:
-    """Nodes nearly sure of the blocks of `_spectral_labels`."""
+    """q of the blocks of `_spectral_labels`, with log odds `_SURE`."""
     labels = _spectral_labels(jnp.asarray(y, jnp.result_type(float)), num_blocks, directed)
     return Categorical(_SURE * jax.nn.one_hot(labels, num_blocks, dtype=jnp.result_type(float)))
 
 
 @functools.partial(quick_jit, static_argnums=(1, 2))
 def _spectral_labels(y: Float[Array, "N N"], num_blocks: int, directed: bool) -> Int[Array, " N"]:
-    """Blocks by k-means on the leading singular vectors of the graph, with degrees evened out and
-    regularised (Qin and Rohe 2013): the best of some runs, always the same ones."""
+    """Blocks by k-means on the leading singular vectors of the graph, normalised by regularised
+    degrees (Qin and Rohe 2013): the best of `_RUNS` runs with fixed seeds."""
     y = jnp.where(jnp.isnan(y) | jnp.eye(y.shape[0], dtype=bool), 0.0, y)
     out, into = jnp.sum(y, 1), jnp.sum(y, 0)
     mean = jnp.mean(out) + 1e-6
-    left, _, right = jnp.linalg.svd(y / jnp.sqrt((out + mean)[:, None] * (into + mean)))
-    points = left[:, :num_blocks]
+    left_vectors, _, right_vectors = jnp.linalg.svd(
+        y / jnp.sqrt((out + mean)[:, None] * (into + mean))
+    )
+    points = left_vectors[:, :num_blocks]
     if directed:
-        points = jnp.concatenate([points, right[:num_blocks].T], axis=1)
+        points = jnp.concatenate([points, right_vectors[:num_blocks].T], axis=1)
     run = lambda key: starts.nearest_labels(key, points, jnp.ones(len(y), y.dtype), num_blocks, 20)
     labels = jax.lax.map(run, jax.random.split(jax.random.key(0), _RUNS))
-    return _by_appearance(
-        labels[jnp.argmin(jax.vmap(lambda z: _spread(points, z, num_blocks))(labels))], num_blocks
-    )
+    spreads = jax.vmap(lambda z: _spread(points, z, num_blocks))(labels)
+    return _renumber_by_appearance(labels[jnp.argmin(spreads)], num_blocks)
 
 
-def _by_appearance(labels: Int[Array, " N"], num_blocks: int) -> Int[Array, " N"]:
-    """The same blocks, numbered in the order of their first nodes: so that programs that round
-    differently agree."""
-    found = labels[:, None] == jnp.arange(num_blocks)
-    first = jnp.where(jnp.any(found, 0), jnp.argmax(found, 0), len(labels))
+def _renumber_by_appearance(labels: Int[Array, " N"], num_blocks: int) -> Int[Array, " N"]:
+    """The same blocks, numbered in the order of their first nodes, so that programs with different
+    rounding agree."""
+    is_member = labels[:, None] == jnp.arange(num_blocks)
+    first = jnp.where(jnp.any(is_member, 0), jnp.argmax(is_member, 0), len(labels))
     return jnp.argsort(jnp.argsort(first))[labels]
 
 
@@ -304,31 +306,31 @@ def _spread(
 
 
 def _check(data: Any, edges: str, directed: bool) -> None:
-    """Raises ValueError unless data are graphs of the kind; names the first bad entry."""
+    """Raises ValueError unless data are graphs of this kind; it names the first bad entry."""
     y = np.asarray(data, np.float64)
-    square = y.ndim == 3 and y.shape[1] == y.shape[2] and y.shape[1] >= 2
+    is_square = y.ndim == 3 and y.shape[1] == y.shape[2] and y.shape[1] >= 2
     require(
-        square,
+        is_square,
         "data",
         "graphs of shape (graphs, N, N), N >= 2",
         f"shape {y.shape}",
         "A single one is y[None].",
     )
     off = ~np.eye(y.shape[1], dtype=bool)
-    known = ~np.isnan(y)
+    is_observed = ~np.isnan(y)
     valid = (
         np.isin(y, (0.0, 1.0))
         if edges == "bernoulli"
         else (y >= 0) & (y == np.round(y)) & np.isfinite(y)
     )
     expected = "edges that are 0 or 1" if edges == "bernoulli" else "counts"
-    bad = _first(known & off & ~valid)
+    bad = _first(is_observed & off & ~valid)
     require(
         bad is None, "data", f"{expected} (NaN: not observed)", f"{y[bad]} at {bad}" if bad else ""
     )
     if not directed:
-        same = (y == y.swapaxes(1, 2)) | (~known & ~known.swapaxes(1, 2))
-        bad = _first(off & ~same)
+        is_symmetric = (y == y.swapaxes(1, 2)) | (~is_observed & ~is_observed.swapaxes(1, 2))
+        bad = _first(off & ~is_symmetric)
         remedy = "Use directed=True, or symmetrise the graph."
         require(
             bad is None,
@@ -339,7 +341,7 @@ def _check(data: Any, edges: str, directed: bool) -> None:
         )
 
 
-def _first(where: np.ndarray) -> tuple[int, ...] | None:
+def _first(mask: np.ndarray) -> tuple[int, ...] | None:
     """The index of the first true entry."""
-    found: Int[np.ndarray, "n 3"] = np.argwhere(where)
-    return tuple(map(int, found[0])) if len(found) else None
+    places: Int[np.ndarray, "n 3"] = np.argwhere(mask)
+    return tuple(map(int, places[0])) if len(places) else None

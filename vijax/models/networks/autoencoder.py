@@ -88,42 +88,44 @@ class Autoencoder(Model):
 
 
 def _reconstructing(of: weakref.ref[Autoencoder]) -> Callable[..., Array]:
-    def one(encoder: PyTree, decoder: PyTree, x: Array) -> Array:
+    def reconstruct(encoder: PyTree, decoder: PyTree, x: Array) -> Array:
         model: Any = of()
         return model.observed.mean(model.decode(decoder, model.encode(encoder, x)[0]))
 
-    return step_jit(jax.vmap(one, (None, None, 0)))
+    return step_jit(jax.vmap(reconstruct, (None, None, 0)))
 
 
 def _decoding(of: weakref.ref[Autoencoder]) -> Callable[..., Array]:
-    def one(decoder: PyTree, z: Array) -> Array:
+    def decode(decoder: PyTree, z: Array) -> Array:
         model: Any = of()
         return model.observed.mean(model.decode(decoder, z))
 
-    return step_jit(jax.vmap(one, (None, 0)))
+    return step_jit(jax.vmap(decode, (None, 0)))
 
 
 def _bounding(of: weakref.ref[Autoencoder], num_samples: int) -> Callable[..., Array]:
-    def one(encoder: PyTree, decoder: PyTree, key: PRNGKeyArray, x: Array) -> Float[Array, ""]:
+    def bound(encoder: PyTree, decoder: PyTree, key: PRNGKeyArray, x: Array) -> Float[Array, ""]:
         model: Any = of()
         mean, log_sd = model.encode(encoder, x)
-        drawn = lambda key: mean + jnp.exp(log_sd) * jax.random.normal(key, mean.shape, mean.dtype)
+        draw = lambda key: mean + jnp.exp(log_sd) * jax.random.normal(key, mean.shape, mean.dtype)
         fits = lambda z: model.observed.log_prob(model.decode(decoder, z), x)
         if num_samples == 1:
-            return fits(drawn(key)) - _kl(mean, log_sd)
+            return fits(draw(key)) - _kl(mean, log_sd)
 
         def ratio(key: PRNGKeyArray) -> Float[Array, ""]:
-            z = drawn(key)
+            z = draw(key)
             return fits(z) + _log_ratio(z, mean, log_sd)
 
         return importance_weighted().bound(
             jax.lax.map(ratio, jax.random.split(key, num_samples), batch_size=16)
         )
 
-    def each(encoder: PyTree, decoder: PyTree, keys: PRNGKeyArray, x: Array) -> Float[Array, " N"]:
-        return jax.lax.map(lambda a: one(encoder, decoder, *a), (keys, x), batch_size=64)
+    def bounds(
+        encoder: PyTree, decoder: PyTree, keys: PRNGKeyArray, x: Array
+    ) -> Float[Array, " N"]:
+        return jax.lax.map(lambda a: bound(encoder, decoder, *a), (keys, x), batch_size=64)
 
-    return step_jit(each)
+    return step_jit(bounds)
 
 
 def _kl(mean: Array, log_sd: Array) -> Float[Array, ""]:
@@ -196,18 +198,20 @@ def vae(
         )
         params = hyper["decoder"] if weights is None else weights.read(stats)["decoder"]
         draws = (estep.refinements + 1, estep.num_samples, latent_dim)
-        noise = jax.vmap(lambda own: jax.random.normal(own, draws, jnp.result_type(float)))(
+        noise = jax.vmap(lambda row_key: jax.random.normal(row_key, draws, jnp.result_type(float)))(
             distinct_row_keys(key, data, batch.weights)
         )
-        one = lambda noise, x: _bound(
+        bound_of_row = lambda noise, x: _bound(
             estep, encode, decode, observed, hyper["encoder"], params, noise, x
         )
-        each, local = jax.vmap(one)(noise, data)
+        bounds, local = jax.vmap(bound_of_row)(noise, data)
         counts = (
-            jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
+            jnp.ones_like(bounds)
+            if batch.weights is None
+            else jnp.asarray(batch.weights, bounds.dtype)
         )
-        constant = jax.lax.stop_gradient((each, local))
-        return LocalElbo(weighted_sum(counts, each), jnp.sum(counts), *constant)
+        constant = jax.lax.stop_gradient((bounds, local))
+        return LocalElbo(weighted_sum(counts, bounds), jnp.sum(counts), *constant)
 
     def start(key: PRNGKeyArray | None) -> Product:
         if weights is None:
@@ -242,8 +246,8 @@ def _generative(decode: Callable, observed: Observed, latent_dim: int) -> Genera
 
     def data(hyper: Hyper, values: Any, local: Any, x: Any, key: PRNGKeyArray) -> Array:
         params = {**hyper, **values}["decoder"]
-        one = lambda key, z: observed.sample(key, decode(params, z))
-        return jax.vmap(one)(jax.random.split(key, num_rows(x)), local["z"])
+        draw = lambda key, z: observed.sample(key, decode(params, z))
+        return jax.vmap(draw)(jax.random.split(key, num_rows(x)), local["z"])
 
     return Generative(observations_like(observed), data, local)
 
@@ -278,10 +282,10 @@ def _bound(
 ) -> tuple[Float[Array, ""], dict[str, Normal]]:
     """The bound of one observation, and q(z)."""
     latent_dim = noise.shape[-1]
-    said = encode(encoder, x)
-    pair = isinstance(said, tuple | list) and len(said) == 2
-    require(pair, "encoder", "a pair (mean, log sd)", type(said).__name__)
-    for part in said:
+    moments = encode(encoder, x)
+    is_pair = isinstance(moments, tuple | list) and len(moments) == 2
+    require(is_pair, "encoder", "a pair (mean, log sd)", type(moments).__name__)
+    for part in moments:
         require(
             jnp.shape(part) == (latent_dim,),
             "encoder",
@@ -291,7 +295,7 @@ def _bound(
 
     closed = estep.closed_kl and estep.objective is None
 
-    def at(mean: Array, log_sd: Array, noise: Array) -> Float[Array, ""]:
+    def bound_of_draws(mean: Array, log_sd: Array, noise: Array) -> Float[Array, ""]:
         def one(noise: Array) -> Float[Array, ""]:
             z = mean + jnp.exp(log_sd) * noise
             fits = observed.log_prob(decode(decoder, z), x)
@@ -302,26 +306,26 @@ def _bound(
             return estep.objective.bound(draws)
         return jnp.mean(draws) - _kl(mean, log_sd) if closed else jnp.mean(draws)
 
-    mean, log_sd = said
+    mean, log_sd = moments
     for i in range(
         estep.refinements
     ):  # natural-gradient ascent of the mean, plain ascent of log sd
-        own = jax.lax.stop_gradient((mean, log_sd))
-        slopes = jax.lax.stop_gradient(jax.grad(at, (0, 1))(*own, noise[i + 1]))
-        mean = mean + REFINING * jnp.exp(2 * own[1]) * slopes[0]
+        fixed = jax.lax.stop_gradient((mean, log_sd))
+        slopes = jax.lax.stop_gradient(jax.grad(bound_of_draws, (0, 1))(*fixed, noise[i + 1]))
+        mean = mean + REFINING * jnp.exp(2 * fixed[1]) * slopes[0]
         log_sd = log_sd + REFINING * slopes[1]
     precision = jnp.exp(-2 * log_sd)
-    return at(mean, log_sd, noise[0]), {"z": Normal(precision * mean, -0.5 * precision)}
+    return bound_of_draws(mean, log_sd, noise[0]), {"z": Normal(precision * mean, -0.5 * precision)}
 
 
 def as_network(argument: str, network: Any) -> Network:
     """The pair (apply, params), the parameters as arrays; raises ValueError where there is no such
     pair."""
-    pair = isinstance(network, tuple) and len(network) == 2 and callable(network[0])
+    is_pair = isinstance(network, tuple) and len(network) == 2 and callable(network[0])
     remedy = (
         "For Equinox: eqx.partition; for Flax NNX: nnx.split (see the documentation of vijax.aevb)."
     )
-    require(pair, argument, "a pair (apply, params)", type(network).__name__, remedy)
+    require(is_pair, argument, "a pair (apply, params)", type(network).__name__, remedy)
     require_arrays(f"params of {argument}", network[1])
     return network[0], jax.tree.map(jnp.asarray, network[1])
 

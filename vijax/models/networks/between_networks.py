@@ -46,8 +46,8 @@ class BetweenNetworks(Model):
         """E[x | decoder(latent)] at each of these latents, whose last axis is one latent."""
         latents = jnp.asarray(latents)
         flat = latents.reshape(-1, latents.shape[-1])
-        found = cached_program(self, "decode", _decoding)(fit.state.hyper["decoder"], flat)
-        return found.reshape(*latents.shape[:-1], *found.shape[1:])
+        outputs = cached_program(self, "decode", _decoding)(fit.state.hyper["decoder"], flat)
+        return outputs.reshape(*latents.shape[:-1], *outputs.shape[1:])
 
     def bound(
         self, fit: Any, data: Any, *, key: PRNGKeyArray, num_samples: int = 1
@@ -78,7 +78,7 @@ class BetweenNetworks(Model):
 Kind = TypeVar("Kind", bound=BetweenNetworks)
 
 
-def between_networks(
+def model_between_networks(
     kind: type[Kind],
     parts: Parts,
     conjugate: Model,
@@ -99,7 +99,7 @@ def between_networks(
       generative: how it draws data.
     """
 
-    def data_of(batch: Minibatch) -> PyTree:
+    def read_data(batch: Minibatch) -> PyTree:
         data = (
             batch.data
             if batch.weights is None
@@ -110,21 +110,23 @@ def between_networks(
     def local_elbo(
         hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any
     ) -> LocalElbo:
-        data = data_of(batch)
+        data = read_data(batch)
         keys = distinct_row_keys(key, data, batch.weights)
-        each, local = jax.vmap(lambda key, x: parts.bound(estep, hyper, dict(stats), key, x))(
+        bounds, local = jax.vmap(lambda key, x: parts.bound(estep, hyper, dict(stats), key, x))(
             keys, data
         )
         counts = (
-            jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
+            jnp.ones_like(bounds)
+            if batch.weights is None
+            else jnp.asarray(batch.weights, bounds.dtype)
         )
-        constant = jax.lax.stop_gradient((each, local))
-        return LocalElbo(weighted_sum(counts, each), jnp.sum(counts), *constant)
+        constant = jax.lax.stop_gradient((bounds, local))
+        return LocalElbo(weighted_sum(counts, bounds), jnp.sum(counts), *constant)
 
     def begin(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
         if batch is not None:
             batch = batch._replace(
-                data=jax.vmap(lambda x: parts.encode(hyper["encoder"], x))(data_of(batch))
+                data=jax.vmap(lambda x: parts.encode(hyper["encoder"], x))(read_data(batch))
             )
         return conjugate.init({}, key, prior, batch)
 
@@ -144,8 +146,8 @@ def between_networks(
 
 
 def _decoding(of: weakref.ref[BetweenNetworks]) -> Callable[..., Array]:
-    def one(decoder: PyTree, latent: Array) -> Array:
+    def decode(decoder: PyTree, latent: Array) -> Array:
         model: Any = of()
         return model.parts.observed.mean(model.parts.decode(decoder, latent))
 
-    return step_jit(jax.vmap(one, (None, 0)))
+    return step_jit(jax.vmap(decode, (None, 0)))

@@ -37,9 +37,9 @@ from vijax.families import Product
 from vijax.inference.estep.networks import structured
 from vijax.models.energies.energy import energy_model, model_energy
 from vijax.models.networks.autoencoder import Network, as_network
-from vijax.models.networks.between_networks import BetweenNetworks, between_networks
+from vijax.models.networks.between_networks import BetweenNetworks, model_between_networks
 from vijax.models.networks.observed import Observed
-from vijax.models.networks.structured_parts import Parts, checked_potentials
+from vijax.models.networks.structured_parts import Parts, check_potentials
 from vijax.models.series import sequences, slds
 from vijax.models.series.state_space import path_template
 from vijax.models.series.switching_dynamics import Form, check_columns
@@ -157,7 +157,7 @@ def dynamic_svae(
         lambda group: (jnp.zeros_like(group[0]), jnp.zeros_like(group[1]), *group[2:]),
     )
     check = lambda data: _check(observed, width[0], num_inputs, data)
-    return between_networks(
+    return model_between_networks(
         BetweenNetworks,
         parts,
         conjugate,
@@ -178,8 +178,8 @@ def _surrogate(form: Form, num_states: int, globals: Any, init: starts.Init | No
     def energy(stats: Any, group: Group) -> Float[Array, ""]:
         linear, square, inputs, mask = group
         x = stats["x"]
-        seen = jnp.vdot(linear, x.value) + jnp.vdot(square, jnp.diagonal(x.outer, axis1=1, axis2=2))
-        return slds.chain_terms(stats) + slds.motion_terms(form, stats, inputs, mask) + seen
+        fit = jnp.vdot(linear, x.value) + jnp.vdot(square, jnp.diagonal(x.outer, axis1=1, axis2=2))
+        return slds.chain_terms(stats) + slds.motion_terms(form, stats, inputs, mask) + fit
 
     def locals_(group: Group) -> dict[str, Any]:
         steps = group[0], group[3]
@@ -210,9 +210,11 @@ def _start(form: Form, num_states: int, variance: float = 0.05) -> starts.Init:
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         linear, square, inputs, mask = context.data().data
         mask = jnp.asarray(mask, bool) & context.counts()[:, None]
-        seen = mask & jnp.all(square < 0, -1)
-        path = jnp.where(seen[..., None], -0.5 * linear / jnp.where(square < 0, square, -1.0), 0.0)
-        path = jnp.where(mask[..., None], slds.smooth(path, seen), 0.0)
+        is_observed = mask & jnp.all(square < 0, -1)
+        path = jnp.where(
+            is_observed[..., None], -0.5 * linear / jnp.where(square < 0, square, -1.0), 0.0
+        )
+        path = jnp.where(mask[..., None], slds.smooth(path, is_observed), 0.0)
         return slds.implied_by_path(form, num_states, variance, key, context, path, inputs, mask)
 
     return start
@@ -227,10 +229,10 @@ def _encoding(
     def potentials(params: PyTree, x: PyTree) -> Group:
         y, mask = x
         inputs = jnp.where(mask[:, None], y[:, dim:], 0.0)
-        seen, y = _seen(y[:, :dim], mask)
+        is_observed, y = _observed_steps(y[:, :dim], mask)
         like = (jnp.zeros(latent_dim),) * 2
-        pair = jax.vmap(lambda y: checked_potentials(encode(params, y), like))(y)
-        linear, square = (jnp.where(seen[:, None], part, 0.0) for part in pair)
+        pair = jax.vmap(lambda y: check_potentials(encode(params, y), like))(y)
+        linear, square = (jnp.where(is_observed[:, None], part, 0.0) for part in pair)
         return linear, square, inputs, mask
 
     return potentials
@@ -242,19 +244,19 @@ def _fitting(
     """(params, path, (y, mask)) -> log p(y | path), the missing steps left out."""
 
     def fits(params: PyTree, path: Float[Array, "T Q"], x: PyTree) -> Float[Array, ""]:
-        seen, y = _seen(x[0][:, :dim], x[1])
-        each = jax.vmap(lambda u, y: observed.log_prob(decode(params, u), y))(path, y)
-        return jnp.sum(jnp.where(seen, each, 0.0))
+        is_observed, y = _observed_steps(x[0][:, :dim], x[1])
+        log_probs = jax.vmap(lambda u, y: observed.log_prob(decode(params, u), y))(path, y)
+        return jnp.sum(jnp.where(is_observed, log_probs, 0.0))
 
     return fits
 
 
-def _seen(
+def _observed_steps(
     y: Float[Array, "T D"], mask: Bool[Array, " T"]
 ) -> tuple[Bool[Array, " T"], Float[Array, "T D"]]:
     """The steps that were seen, and observations with zeros in the place of others."""
-    seen = jnp.asarray(mask, bool) & jnp.all(jnp.isfinite(y), -1)
-    return seen, jnp.where(seen[:, None], y, 0.0)
+    is_observed = jnp.asarray(mask, bool) & jnp.all(jnp.isfinite(y), -1)
+    return is_observed, jnp.where(is_observed[:, None], y, 0.0)
 
 
 def _check(observed: Observed, dim: int, num_inputs: int, data: PyTree) -> None:
@@ -280,8 +282,8 @@ def _generative(
     ) -> Array:
         x = local["x"]
         keys = jax.random.split(key, x.shape[:2])
-        one = lambda key, u: observed.sample(key, decode(hyper["decoder"], u))
-        y = jax.vmap(jax.vmap(one))(keys, x)
+        draw = lambda key, u: observed.sample(key, decode(hyper["decoder"], u))
+        y = jax.vmap(jax.vmap(draw))(keys, x)
         return sequences.mask_padding(
             jnp.concatenate([y, layout.y[..., dim:].astype(y.dtype)], -1), layout
         )

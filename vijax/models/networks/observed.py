@@ -73,7 +73,7 @@ class gaussian(Observed):
     sd: Positive | None = None
 
     def log_prob(self, output: Any, x: Float[Array, "*event"]) -> Float[Array, ""]:
-        mean, log_sd = self._of(output)
+        mean, log_sd = self._mean_and_log_sd(output)
         _check_shape("means", mean, jnp.shape(x), x)
         if jnp.shape(log_sd) != ():  # one log sd for all entries
             _check_shape("log standard deviations", log_sd, jnp.shape(x), x)
@@ -83,10 +83,10 @@ class gaussian(Observed):
         )
 
     def mean(self, output: Any) -> Float[Array, "*event"]:
-        return self._of(output)[0]
+        return self._mean_and_log_sd(output)[0]
 
     def sample(self, key: PRNGKeyArray, output: Any) -> Float[Array, "*event"]:
-        mean, log_sd = self._of(output)
+        mean, log_sd = self._mean_and_log_sd(output)
         return mean + jnp.exp(log_sd) * jax.random.normal(key, mean.shape, mean.dtype)
 
     def check(self, x: Any) -> None:
@@ -94,13 +94,17 @@ class gaussian(Observed):
         x = np.asarray(x)
         require(np.isfinite(x), "data", "finite numbers", x)
 
-    def _of(self, output: Any) -> tuple[Array, Array]:
+    def _mean_and_log_sd(self, output: Any) -> tuple[Array, Array]:
         if self.sd is not None:
             return output, jnp.full_like(output, np.log(self.sd))
-        pair = isinstance(output, tuple | list) and len(output) == 2
+        is_pair = isinstance(output, tuple | list) and len(output) == 2
         remedy = "Or give the standard deviation: gaussian(sd=...)."
         require(
-            pair, "decoder", "a pair (mean, log sd) for a Gaussian", type(output).__name__, remedy
+            is_pair,
+            "decoder",
+            "a pair (mean, log sd) for a Gaussian",
+            type(output).__name__,
+            remedy,
         )
         return output[0], output[1]
 
@@ -114,8 +118,8 @@ class categorical(Observed):
     def log_prob(self, output: Float[Array, "*event K"], x: Array) -> Float[Array, ""]:
         """log softmax at the class."""
         _check_shape("logits", output, (*jnp.shape(x), self.num_classes), x)
-        chosen = jax.nn.one_hot(jnp.asarray(x, jnp.int32), self.num_classes, dtype=output.dtype)
-        return jnp.sum(chosen * jax.nn.log_softmax(output, -1))
+        one_hot = jax.nn.one_hot(jnp.asarray(x, jnp.int32), self.num_classes, dtype=output.dtype)
+        return jnp.sum(one_hot * jax.nn.log_softmax(output, -1))
 
     def mean(self, output: Float[Array, "*event K"]) -> Float[Array, "*event K"]:
         return jax.nn.softmax(output, -1)

@@ -33,9 +33,9 @@ from vijax.families import Categorical, Family, MultivariateNormal, Normal, Prod
 from vijax.inference.estep.networks import structured
 from vijax.models.energies.energy import energy_model, model_energy
 from vijax.models.networks.autoencoder import Network, as_network, observations_like
-from vijax.models.networks.between_networks import BetweenNetworks, between_networks
+from vijax.models.networks.between_networks import BetweenNetworks, model_between_networks
 from vijax.models.networks.observed import Observed
-from vijax.models.networks.structured_parts import Parts, Potentials, checked_potentials
+from vijax.models.networks.structured_parts import Parts, Potentials, check_potentials
 from vijax.xla.by_value import cache_by_value
 from vijax.xla.compiler import cached_program, step_jit
 
@@ -59,13 +59,13 @@ class StructuredAutoencoder(BetweenNetworks):
 
 
 def _generating(of: weakref.ref[StructuredAutoencoder], num_draws: int) -> Callable[..., Array]:
-    def one(posterior: Product, key: PRNGKeyArray) -> Array:
+    def draw(posterior: Product, key: PRNGKeyArray) -> Array:
         model: Any = of()
         key_globals, key_class, key_latent = jax.random.split(key, 3)
         stats = dict(posterior.sample_stats(key_globals))
-        return latent_of(model.parts, stats, key_class, key_latent)
+        return draw_latent(model.parts, stats, key_class, key_latent)
 
-    return lambda posterior, key: jax.vmap(one, (None, 0))(
+    return lambda posterior, key: jax.vmap(draw, (None, 0))(
         posterior, jax.random.split(key, num_draws)
     )
 
@@ -159,7 +159,7 @@ def svae(
     parts = Parts(
         model_energy(conjugate),
         latent,
-        lambda params, x: checked_potentials(encode(params, x), like),
+        lambda params, x: check_potentials(encode(params, x), like),
         decode,
         observed,
         lambda params, u, x: observed.log_prob(decode(params, u), x),
@@ -168,9 +168,9 @@ def svae(
         {"encoder": encoder_params, "decoder": decoder_params},
         DataForm(observed.check, "number"),
     )
-    drawn = _generative(parts, globals)
-    return between_networks(
-        StructuredAutoencoder, parts, conjugate, points, structured(), form, drawn
+    generative = _generative(parts, globals)
+    return model_between_networks(
+        StructuredAutoencoder, parts, conjugate, points, structured(), form, generative
     )
 
 
@@ -180,20 +180,22 @@ def _generative(parts: Parts, globals: Mapping[str, Family]) -> Generative:
 
     def local(hyper: Hyper, values: Any, x: Array, key: PRNGKeyArray) -> dict[str, Array]:
         stats = {name: q.stats(values[name]) for name, q in globals.items()}
-        each = jax.random.split(key, (2, x.shape[0]))
+        row_keys = jax.random.split(key, (2, x.shape[0]))
         return {
-            parts.latent: jax.vmap(lambda a, b: latent_of(parts, stats, a, b))(each[0], each[1])
+            parts.latent: jax.vmap(lambda a, b: draw_latent(parts, stats, a, b))(
+                row_keys[0], row_keys[1]
+            )
         }
 
     def data(hyper: Hyper, values: Any, local: Any, x: Array, key: PRNGKeyArray) -> Array:
-        one = lambda key, u: parts.observed.sample(key, parts.decode(hyper["decoder"], u))
-        return jax.vmap(one)(jax.random.split(key, x.shape[0]), local[parts.latent])
+        draw = lambda key, u: parts.observed.sample(key, parts.decode(hyper["decoder"], u))
+        return jax.vmap(draw)(jax.random.split(key, x.shape[0]), local[parts.latent])
 
-    found = lambda stats, local: {parts.latent: local[parts.latent]}
-    return Generative(observations_like(parts.observed), data, local, found=found)
+    known_families = lambda stats, local: {parts.latent: local[parts.latent]}
+    return Generative(observations_like(parts.observed), data, local, found=known_families)
 
 
-def latent_of(
+def draw_latent(
     parts: Parts, stats: PyTree, key_class: PRNGKeyArray, key_latent: PRNGKeyArray
 ) -> Array:
     """A draw of the latent given statistics of the globals.
@@ -211,14 +213,16 @@ def latent_of(
     latent = lambda local: energy.conditionals((parts.latent,), {**stats, **local}, nothing, {})[
         parts.latent
     ]
-    others = [name for name in templates if name != parts.latent]
-    if not others:
+    other_names = [name for name in templates if name != parts.latent]
+    if not other_names:
         return latent(zero).sample(key_latent)
-    kind = templates[others[0]]
-    known = len(others) == 1 and isinstance(kind, Categorical) and kind.batch_shape == ()
+    kind = templates[other_names[0]]
+    has_one_class = (
+        len(other_names) == 1 and isinstance(kind, Categorical) and kind.batch_shape == ()
+    )
     remedy = "For other models draw the latents yourself, and use model.decoded(fit, latents)."
     require(
-        known,
+        has_one_class,
         "generate",
         "a model whose other local is one class",
         f"the locals {sorted(templates)}",
@@ -227,15 +231,15 @@ def latent_of(
     assert isinstance(kind, Categorical)
 
     def log_prob(one_hot: Array) -> Float[Array, ""]:
-        local = {others[0]: kind.stats(jnp.argmax(one_hot)), **zero}
+        local = {other_names[0]: kind.stats(jnp.argmax(one_hot)), **zero}
         q = latent(local)
         return energy.fn({**stats, **local}, nothing, {}) + jnp.sum(
             q.log_normalizer() - q.dot(zero[parts.latent])
         )
 
     classes = jnp.eye(kind.probs.shape[-1])
-    drawn = jax.random.categorical(key_class, jax.vmap(log_prob)(classes))
-    return latent({others[0]: kind.stats(drawn), **zero}).sample(key_latent)
+    number = jax.random.categorical(key_class, jax.vmap(log_prob)(classes))
+    return latent({other_names[0]: kind.stats(number), **zero}).sample(key_latent)
 
 
 def _surrogate(

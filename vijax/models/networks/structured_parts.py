@@ -45,12 +45,18 @@ class Parts:
     def infer(self, estep: Structured, stats: PyTree, group: Any) -> tuple[dict[str, Family], Any]:
         """q of one group's locals, and E_q[energy] plus entropies."""
         energy = self.surrogate
-        held = stats if estep.through_globals else jax.lax.stop_gradient(stats)
-        given = lambda block, local: energy.conditionals(block, {**held, **local}, group, {})
+        shared = stats if estep.through_globals else jax.lax.stop_gradient(stats)
+        conditionals = lambda block, local: energy.conditionals(
+            block, {**shared, **local}, group, {}
+        )
         begin = dict((energy.start or energy.locals)(group))
-        found = fixed_sweeps(Conditionals(begin, given, energy.local_blocks), estep.num_sweeps)
-        means = jax.tree.map(lambda t: t[0], found.states)
-        return found.factors, energy.fn({**stats, **means}, self.silent(group), {}) + found.gap
+        inferred = fixed_sweeps(
+            Conditionals(begin, conditionals, energy.local_blocks), estep.num_sweeps
+        )
+        means = jax.tree.map(lambda t: t[0], inferred.states)
+        return inferred.factors, energy.fn(
+            {**stats, **means}, self.silent(group), {}
+        ) + inferred.gap
 
     def ratios(
         self,
@@ -66,41 +72,43 @@ class Parts:
         best given each u: summed over exactly where they do not depend on each other, else by a
         bound."""
         energy = self.surrogate
-        held = stats if estep.through_globals else jax.lax.stop_gradient(stats)
+        shared = stats if estep.through_globals else jax.lax.stop_gradient(stats)
         begin = dict((energy.start or energy.locals)(group))
         begin.pop(self.latent)
         blocks = [
             tuple(name for name in block if name != self.latent) for block in energy.local_blocks
         ]
 
-        def one(u: Array) -> Float[Array, ""]:
-            here = {self.latent: q.stats(u)}
-            given = lambda block, local: energy.conditionals(
-                block, {**held, **here, **local}, group, {}
+        def ratio(u: Array) -> Float[Array, ""]:
+            latent_stats = {self.latent: q.stats(u)}
+            conditionals = lambda block, local: energy.conditionals(
+                block, {**shared, **latent_stats, **local}, group, {}
             )
-            problem = Conditionals(begin, given, tuple(block for block in blocks if block))
-            found = fixed_sweeps(problem, estep.num_sweeps)
-            means = jax.tree.map(lambda t: t[0], found.states)
-            inside = energy.fn({**stats, **means, **here}, self.silent(group), {}) + found.gap
-            own = jnp.sum(
-                q.log_normalizer() - q.dot(here[self.latent])
+            problem = Conditionals(begin, conditionals, tuple(block for block in blocks if block))
+            inferred = fixed_sweeps(problem, estep.num_sweeps)
+            means = jax.tree.map(lambda t: t[0], inferred.states)
+            log_joint = (
+                energy.fn({**stats, **means, **latent_stats}, self.silent(group), {}) + inferred.gap
+            )
+            minus_log_q = jnp.sum(
+                q.log_normalizer() - q.dot(latent_stats[self.latent])
             )  # - log q(u), without its base measure
-            return inside + own + self.fits(points["decoder"], u, x)
+            return log_joint + minus_log_q + self.fits(points["decoder"], u, x)
 
-        return jax.vmap(one)(draws)
+        return jax.vmap(ratio)(draws)
 
     def bound(
         self, estep: Structured, points: Hyper, stats: PyTree, key: PRNGKeyArray, x: PyTree
     ) -> tuple[Float[Array, ""], dict[str, Family]]:
         """The bound of one group, and q of its locals."""
         group = self.encode(points["encoder"], x)
-        factors, inside = self.infer(estep, stats, group)
+        factors, local_bound = self.infer(estep, stats, group)
         draws = factors[self.latent].sample(key, (estep.num_samples,))
         if estep.objective is not None:
             ratios = self.ratios(estep, points, stats, factors[self.latent], draws, group, x)
             return estep.objective.bound(ratios), factors
         fits = jax.vmap(lambda u: self.fits(points["decoder"], u, x))(draws)
-        return inside + jnp.mean(fits), factors
+        return local_bound + jnp.mean(fits), factors
 
 
 def as_potentials(encoder: Network) -> Network:
@@ -134,9 +142,9 @@ def as_potentials(encoder: Network) -> Network:
     return apply, params
 
 
-def checked_potentials(said: Any, like: Potentials) -> Potentials:
+def check_potentials(potentials: Any, like: Potentials) -> Potentials:
     """One potential for each natural parameter, of its shape."""
-    leaves = tuple(tree.parameters(said))
+    leaves = tuple(tree.parameters(potentials))
     shapes = [tuple(leaf.shape) for leaf in like]
     actual = [jnp.shape(leaf) for leaf in leaves]
     require(

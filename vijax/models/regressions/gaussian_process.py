@@ -3,18 +3,18 @@
 
     z ~ N(0, k(X, X) + jitter I),   y_n | z_n ~ p(y_n | z_n)
 
-The prior is whitened by default, z = L w with K = L L' and w ~ N(0, I): then every variance is a
-sum of squares, right in float32, and sites may have negative precision. `form="kernel"` works on K
-itself, never factorised.
+The prior is whitened by default, z = L w with K = L L' and w ~ N(0, I): every variance is then a
+sum of squares, accurate in float32, and sites may have negative precision. `form="kernel"` works
+with K, which is never factorised.
 
-Where the smallest eigenvalue of K is within the rounding of float32 (that of its entries, eps
-sqrt(N) max K, or of a factorisation, eps |K| / 2), kernel and factor are computed in float64 by
-themselves, and their result is float32: a factor L has no small eigenvalue of its own to lose. This
-costs twice a factorisation, once a fit, or once a step where hyperparameters are learnt.
+If the smallest eigenvalue of K is within the rounding of float32 (eps sqrt(N) max K for its
+entries, eps |K| / 2 for a factorisation), only kernel and factor are computed in float64, and
+returned in float32: a factor L has no small eigenvalue to lose. This costs twice a factorisation,
+once a fit, or once a step if hyperparameters are learnt.
 
-With M inducing inputs u the prior is the subset of regressors' (Nystrom), z = k(X, u) L_u'^-1 w
-with L_u L_u' = k(u, u) + jitter I, in O(N M) memory and O(N M^2) time a step; u = X is the exact
-prior but for the jitter."""
+With M inducing inputs u the prior is that of the subset of regressors (Nystrom), z = k(X, u)
+L_u'^-1 w with L_u L_u' = k(u, u) + jitter I, in O(N M) memory and O(N M^2) time a step; u = X is
+the exact prior except for the jitter."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from vijax.families.vector.matrices import is_definite
 from vijax.inference.expectation import Expectation, exact
 from vijax.inference.likelihood import Likelihood, as_likelihood
 from vijax.inference.sites import FeatureForm, KernelForm, Prior
-from vijax.models.regressions.kernels import Kernel, KernelName, kernel_named
-from vijax.models.regressions.measure import at_one_place, observed
+from vijax.models.regressions.kernels import Kernel, KernelName, find_kernel
+from vijax.models.regressions.measure import constant_place, measure_observations
 from vijax.models.regressions.predictors import (
     LikelihoodOf,
     Predictors,
     check_observations,
-    of_others,
+    expected_stats,
     predictors,
-    stats_of,
+    require_function,
 )
 from vijax.xla.by_value import cache_by_value
 from vijax.xla.compiler import quick_jit, step_jit
@@ -70,27 +70,26 @@ def gp(
     inducing: Any = None,
     others: Mapping[str, Family] | None = None,
 ) -> Predictors:
-    """A Gaussian process observed through a likelihood. It takes O(N) memory for the posterior, but
-    seven N x N matrices in a step (ten with backtracking); O(N M) with M inducing inputs.
+    """A Gaussian process observed through a likelihood. The posterior takes O(N) memory, a step
+    seven N x N matrices (ten with backtracking), or O(N M) with M inducing inputs.
 
     Args:
       x: inputs, (N, D) or whatever the kernel reads, with leading axis N. New tables are read by
         the names of the columns of this one, if it is a table of pandas, polars or Arrow.
       y: observations, (N,).
       kernel: the covariance function. A name, with hyperparameters `scale` and `length` (D numbers
-        for ARD); or k(X, X') -> (N, N') matrix, a tinygp kernel or a function of your own. Where
-        `hyper` is given, a function from `hyper` to a kernel.
-      likelihood: p(y | z) (`vijax.likelihood`) or a function log_lik(y, z); where `hyper` is given,
-        a function from `hyper` to a `Likelihood` also serves. Of `gaussian()` and `student_t()`
-        without a number the noise is learnt, `fit.posterior["noise"]` being the law of its
-        precision. y is then measured from its mean in units of its standard deviation, and so are
-        the kernel and `jitter`; all answers are in units of y.
+        for ARD); or k(X, X') -> (N, N') matrix, a tinygp kernel or your own function. With `hyper`,
+        a function from `hyper` to a kernel.
+      likelihood: p(y | z) (`vijax.likelihood`) or a function log_lik(y, z); with `hyper` also a
+        function from `hyper` to a `Likelihood`. `gaussian()` and `student_t()` without a number
+        learn the noise: `fit.posterior["noise"]` is the law of its precision. y is then measured
+        from its mean in units of its standard deviation, and so are the kernel and `jitter`; all
+        answers are in units of y.
       hyper: positive hyperparameters by name, which `pg_svi(learn=...)` can learn.
       jitter: a small number added to the kernel's diagonal.
       form: whitened: work with a factor of the kernel matrix; kernel: with the matrix itself.
       expectation: E_q[log p(y | z)]; `vijax.expectation.exact()` if None.
-      inducing: M inputs whose features stand for the kernel where N is too large for an N x N
-          matrix.
+      inducing: M inputs whose features replace the kernel if N is too large for an N x N matrix.
       others: priors of further globals, such as the rate of wrong labels. The likelihood is then a
         function (hyper, statistics of these globals by name) -> `Likelihood`: see
         `vijax.likelihood.noisy_labels`.
@@ -116,9 +115,9 @@ def gp(
     anchors = x if inducing is None else _inputs("inducing", inducing)
     num_sites, size = (int(jnp.shape(jax.tree.leaves(a)[0])[0]) for a in (x, anchors))
     kernel_of, likelihood_of, values = _as_functions(kernel, likelihood, hyper, others)
-    own_likelihood = likelihood_of(values, stats_of(others or {}))
+    own_likelihood = likelihood_of(values, expected_stats(others or {}))
     check_observations(y, num_sites, own_likelihood)
-    seen = observed(y, likelihood_of, own_likelihood, others, at_one_place)
+    observations = measure_observations(y, likelihood_of, own_likelihood, others, constant_place)
     _check_memory(num_sites, size, jnp.result_type(*jax.tree.leaves(x)).itemsize)
 
     def matrix(hyper: Hyper, anchors: Any) -> Float[Array, "anchors anchors"]:
@@ -126,10 +125,10 @@ def gp(
 
     def features(hyper: Hyper, anchors: Any, inputs: Any) -> Float[Array, "inputs anchors"]:
         cross = kernel_of(hyper)(anchors, inputs)
-        found = solve_triangular(jnp.linalg.cholesky(matrix(hyper, anchors)), cross, lower=True).T
-        return found if inducing is not None else found[:, ::-1]  # as `FeatureForm.from_kernel`
+        rows = solve_triangular(jnp.linalg.cholesky(matrix(hyper, anchors)), cross, lower=True).T
+        return rows if inducing is not None else rows[:, ::-1]  # as `FeatureForm.from_kernel`
 
-    def prior_of(hyper: Hyper, anchors: Any, x: Any) -> Prior:
+    def make_prior(hyper: Hyper, anchors: Any, x: Any) -> Prior:
         if inducing is not None:
             return FeatureForm(features(hyper, anchors, x))
         k = matrix(hyper, anchors)
@@ -139,9 +138,9 @@ def gp(
         variance = _diagonal(kernel_of(hyper), inputs)
         if form == "kernel":
             return (kernel_of(hyper)(anchors, inputs), variance), jnp.zeros_like(variance)
-        known = features(hyper, anchors, inputs)
+        rows = features(hyper, anchors, inputs)
         # At a training input only rounding remains, of either sign.
-        return known, jnp.maximum(variance - jnp.sum(known**2, 1), 0.0)
+        return rows, jnp.maximum(variance - jnp.sum(rows**2, 1), 0.0)
 
     prior_covariance = quick_jit(lambda hyper, inputs: kernel_of(hyper)(inputs, inputs))
 
@@ -149,22 +148,22 @@ def gp(
     needs_double = _check_kernel(
         lambda: kernel_of(values)(anchors, anchors), anchors, size, matrix_at
     )
-    computed = _in_double if needs_double else lambda function: function
-    prior = lambda hyper: computed(prior_of)(hyper, anchors, x)
+    precise = _use_double if needs_double else lambda function: function
+    prior = lambda hyper: precise(make_prior)(hyper, anchors, x)
     rows = lambda inputs: _like(x, _inputs("inputs", inputs))
-    own = lambda hyper, inputs: prior_covariance(hyper, rows(inputs))
-    new_at = lambda hyper, inputs: computed(new)(hyper, anchors, inputs)
+    prior_cov_of_new = lambda hyper, inputs: prior_covariance(hyper, rows(inputs))
+    new_at = lambda hyper, inputs: precise(new)(hyper, anchors, inputs)
     return predictors(
         prior,
-        seen.likelihood,
-        seen.y,
+        observations.likelihood,
+        observations.y,
         rows,
         new_at,
         expectation or exact(),
         values,
-        seen.others,
-        own,
-        seen.measure,
+        observations.others,
+        prior_cov_of_new,
+        observations.measure,
         columns,
     )
 
@@ -182,8 +181,8 @@ def _inputs(argument: str, inputs: Any) -> Any:
 
 
 def _like(x: Any, inputs: Any) -> Any:
-    """New inputs, of the columns of training; ValueError for others, which a kernel may take in
-    silence."""
+    """New inputs with the columns of training; ValueError for others, which a kernel might accept
+    silently."""
     per_input = lambda tree: jax.tree.map(lambda leaf: np.shape(leaf)[1:], tree)
     expected, actual = per_input(x), per_input(inputs)
     require(
@@ -198,13 +197,13 @@ def _as_functions(
     """Kernel and likelihood as functions of the hyperparameters, and the hyperparameters as
     arrays."""
     if isinstance(kernel, str):
-        kernel, hyper = kernel_named(kernel), {"scale": 1.0, "length": 1.0, **(hyper or {})}  # type: ignore[dict-item]
+        kernel, hyper = find_kernel(kernel), {"scale": 1.0, "length": 1.0, **(hyper or {})}  # type: ignore[dict-item]
     values = {name: as_float(value) for name, value in (hyper or {}).items()}
     for name, value in values.items():
         require(np.asarray(value) > 0, f"hyper[{name!r}]", "positive numbers", value)
     kernel_of = kernel if values else lambda _: kernel
     if others:
-        return kernel_of, of_others(likelihood), values
+        return kernel_of, require_function(likelihood), values
     if (
         values
         and not isinstance(likelihood, Likelihood)
@@ -217,23 +216,23 @@ def _as_functions(
 
 
 def _takes_one(function: Callable) -> bool:
-    """True where a likelihood is a function of the hyperparameters, and not a log_lik(y, z)."""
+    """True if a likelihood is a function of the hyperparameters, not a log_lik(y, z)."""
     return num_arguments(function) == 1
 
 
 def _diagonal(kernel: Any, x: Any) -> Float[Array, " new"]:
-    """k(x, x) of each input alone."""
-    return jax.vmap(lambda one: kernel(*(jax.tree.map(lambda a: a[None], one),) * 2)[0, 0])(x)
+    """k(x, x) for each input."""
+    return jax.vmap(lambda point: kernel(*(jax.tree.map(lambda a: a[None], point),) * 2)[0, 0])(x)
 
 
 def _check_memory(num_sites: int, num_anchors: int, itemsize: int) -> None:
     """Raises an error before an allocation that cannot succeed: a step holds seven N x M matrices
     at its peak, ten with backtracking (XLA's memory analysis at N = M = 3,000)."""
-    needed, there = 7 * num_sites * num_anchors * itemsize, total_memory()
-    expected = f"inputs whose kernel fits in {there / 1e9:.3g} GB"
+    needed, available = 7 * num_sites * num_anchors * itemsize, total_memory()
+    expected = f"inputs whose kernel fits in {available / 1e9:.3g} GB"
     remedy = "Pass inducing=some of x, fewer inputs, or float32."
     require(
-        needed <= there,
+        needed <= available,
         "x",
         expected,
         f"N = {num_sites}, which takes about {needed / 1e9:.3g} GB",
@@ -244,15 +243,15 @@ def _check_memory(num_sites: int, num_anchors: int, itemsize: int) -> None:
 def _check_kernel(
     kernel: Callable[[], Any], anchors: Any, size: int, matrix: Callable[[Any], Array]
 ) -> bool:
-    """Checks shape, symmetry, positive definiteness, each with its own message. Returns True where
-    the kernel must be computed in float64, because its smallest eigenvalue is about the rounding of
-    float32."""
+    """True if the kernel must be computed in float64, because its smallest eigenvalue is within the
+    rounding of float32. ValueError for a wrong shape, and for a matrix that is not symmetric or not
+    positive definite."""
     try:
         shape = jax.eval_shape(kernel).shape
     except (TypeError, IndexError, ValueError) as error:
-        given = jax.tree.map(np.shape, anchors)
+        shapes = jax.tree.map(np.shape, anchors)
         raise ValueError(
-            f"kernel: k(x, x) cannot be computed at inputs of shape {given}: {error}"
+            f"kernel: k(x, x) cannot be computed at inputs of shape {shapes}: {error}"
         ) from error
     require(
         shape == (size, size), "kernel", f"a matrix of shape {(size, size)} from k(x, x)", shape
@@ -277,12 +276,11 @@ def _check_kernel(
 
 
 def _rounding(k: np.ndarray) -> float:
-    """The most that rounding may move eigenvalues of a matrix, and of the one whose factor
-    Cholesky's algorithm finds.
+    """Bound on the change of eigenvalues by the rounding of a matrix and of its Cholesky factor.
 
-    Factors of 500 to 2,000 inputs were seen to fail in float32 where the smallest eigenvalue is .1
-    of eps times the largest, and not where it is .2; the largest sum of a row is no less than
-    that."""
+    For 500 to 2,000 inputs, factorisations in float32 failed if the smallest eigenvalue was .1 of
+    eps times the largest, and succeeded at .2; the largest row sum is at least the largest
+    eigenvalue."""
     eps = float(np.finfo(k.dtype).eps)
     entries = np.sqrt(len(k)) * float(np.max(np.abs(k)))
     norm = float(np.max(np.sum(np.abs(k), axis=1, dtype=float)))
@@ -290,7 +288,7 @@ def _rounding(k: np.ndarray) -> float:
 
 
 def _require_definite(k: np.ndarray, definite: Any) -> None:
-    least = (
+    sizes = (
         ""
         if definite
         else f"{np.linalg.eigvalsh(k.astype(float))[0]:.3g} beside {np.max(np.abs(k)):.3g}"
@@ -300,7 +298,7 @@ def _require_definite(k: np.ndarray, definite: Any) -> None:
         definite,
         "kernel",
         expected,
-        f"a smallest eigenvalue and a largest entry of {least}",
+        f"a smallest eigenvalue and a largest entry of {sizes}",
         "Add jitter.",
     )
 
@@ -309,12 +307,12 @@ def _as_double(arrays: Any) -> Any:
     return jax.tree.map(lambda x: x.astype(np.float64) if x.dtype == np.float32 else x, arrays)
 
 
-def _in_double(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function computed in float64, its result in float32, also as a part of a program that has
-    no float64."""
+def _use_double(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, computed in float64 and returned in float32, also inside a program without
+    float64."""
 
-    def computed(*arguments: Any) -> Any:
+    def call(*arguments: Any) -> Any:
         with enable_x64(True):
             return jax.tree.map(lambda x: x.astype(jnp.float32), function(*_as_double(arguments)))
 
-    return computed
+    return call

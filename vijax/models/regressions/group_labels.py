@@ -1,4 +1,4 @@
-"""Labels of the groups of rows: values of any kind name groups, as they do in tables."""
+"""Labels of the groups of rows: values of any kind, as in tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vijax.data.schema.typed_columns import typed_table
 
 EXPECTED = "a label for each row: text, numbers, dates or categories"
 MOST_GROUPS = 2**31 - 1
-"""Groups at most, rows or none."""
+"""Most groups, with or without rows."""
 WITHOUT_SIZE = "Leave it out: groups are then those that have rows, whatever their labels."
 WITH_SIZE = (
     "With `num_groups` a label is the place of its group; leave `num_groups` out for labels of "
@@ -24,9 +24,9 @@ WITH_SIZE = (
 
 
 def group_names(labels: Any) -> tuple[str, ...]:
-    """The names of the groups that `vijax.models.group_rows` makes of labels, in its order: that of
-    numbers or dates where all labels are such, that of the letters else; categories are in the
-    order that their column declares.
+    """The names of the groups that `vijax.models.group_rows` makes from labels, in its order:
+    numeric if all labels are numbers, by time if all are dates, else alphabetic; categories have
+    the order that their column declares.
 
     Args:
       labels: the group of each row, as `group_rows` takes them.
@@ -37,7 +37,7 @@ def group_names(labels: Any) -> tuple[str, ...]:
     >>> group_names([1234567, 8, 1234567]), group_names(["b", "a", "b"])
     (('8', '1234567'), ('a', 'b'))
     """
-    return _labels_of(labels).levels().names
+    return _read_labels(labels).levels().names
 
 
 def places_by_name(labels: Any) -> tuple[Int[np.ndarray, " N"], int]:
@@ -46,13 +46,13 @@ def places_by_name(labels: Any) -> tuple[Int[np.ndarray, " N"], int]:
     Raises:
       ValueError: as of `group_names`.
     """
-    read = _labels_of(labels)
+    read = _read_labels(labels)
     levels = read.levels()
     return levels.find_codes(read), len(levels.names)
 
 
-def places_in(labels: Any, num_groups: int) -> Int[np.ndarray, " N"]:
-    """Labels that are the places of groups, some of which may have no rows.
+def check_places(labels: Any, num_groups: int) -> Int[np.ndarray, " N"]:
+    """Labels that are indices of groups, as integers; groups may have no rows.
 
     Raises:
       ValueError: labels that are not integers in [0, J).
@@ -66,25 +66,31 @@ def places_in(labels: Any, num_groups: int) -> Int[np.ndarray, " N"]:
         WITHOUT_SIZE,
     )
     places = np.asarray(labels)
-    require(np.issubdtype(places.dtype, np.integer), "labels", "integers", _said(places), WITH_SIZE)
+    require(
+        np.issubdtype(places.dtype, np.integer),
+        "labels",
+        "integers",
+        _first_label(places),
+        WITH_SIZE,
+    )
     wrong = np.flatnonzero((places < 0) | (places >= num_groups))
     actual = f"{places[wrong[0]]} in row {wrong[0]}, counted from 0" if len(wrong) else ""
     require(not len(wrong), "labels", f"integers in [0, {num_groups})", actual, WITH_SIZE)
     return places.astype(int)
 
 
-def _said(places: np.ndarray) -> str:
+def _first_label(places: np.ndarray) -> str:
     return f"{places.ravel()[0]!r} in row 0, counted from 0" if places.size else "none"
 
 
-def _labels_of(labels: Any) -> Labels:
-    """The labels of all rows, none of which is missing."""
+def _read_labels(labels: Any) -> Labels:
+    """The labels of all rows; ValueError if a label is missing."""
     try:
         column = typed_table({"labels": labels}).columns["labels"]
     except ValueError as error:
-        _, _, said = str(error).partition("got ")
+        _, _, problem = str(error).partition("got ")
         raise ValueError(
-            f"labels: expected {EXPECTED}, got {said or type(labels).__name__}"
+            f"labels: expected {EXPECTED}, got {problem or type(labels).__name__}"
         ) from error
     read = column.labels()
     missing = np.flatnonzero(read.missing).tolist()

@@ -23,7 +23,7 @@ from vijax.families.base import as_float
 from vijax.families.construction import numpy_or_jax
 from vijax.inference.likelihood import Likelihood
 from vijax.models.emission.gaussian import normal_draw
-from vijax.models.regressions.group_labels import places_by_name, places_in
+from vijax.models.regressions.group_labels import check_places, places_by_name
 from vijax.xla.by_value import cache_by_value
 
 PaddedRows = tuple[Any, Any, Any]
@@ -38,8 +38,8 @@ def group_rows(x: Any, y: Any, labels: Any, num_groups: int | None = None) -> Pa
       y: responses, (N,).
       labels: the group of each row: text, numbers, dates or categories.
         `vijax.models.group_names(labels)` says which group is which.
-      num_groups: J, for groups without rows: labels are then integers in [0, J), the places of the
-        groups. By default the groups are those that have rows.
+      num_groups: J, to allow groups without rows: labels are then integers in [0, J), the indices
+        of the groups. By default all groups have rows.
 
     Returns:
       (x, y, mask) of shapes (J, n, D), (J, n) and (J, n), the mask true on the rows that exist,
@@ -65,7 +65,7 @@ def group_rows(x: Any, y: Any, labels: Any, num_groups: int | None = None) -> Pa
     if num_groups is None:
         labels, size = places_by_name(labels)
     else:
-        labels, size = places_in(labels, num_groups), num_groups
+        labels, size = check_places(labels, num_groups), num_groups
     order = np.argsort(labels, kind="stable")
     counts = np.bincount(labels, minlength=size)
     place = np.arange(len(y)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -80,8 +80,8 @@ def check_groups(
     data: PyTree, dim: int, valid: Callable[[np.ndarray], np.ndarray], expected: str
 ) -> None:
     """Raises ValueError unless data are (x, y, mask) as `group_rows` returns them, with finite and
-    `valid` responses (an `expected`) in existing rows; names the group and the row of the first bad
-    one."""
+    `valid` responses in existing rows; `expected` describes them. It names the group and the row of
+    the first bad one."""
     triple = isinstance(data, tuple) and len(data) == 3
     require(
         triple, "data", "a triple (x, y, mask)", type(data).__name__, "See vijax.models.group_rows."
@@ -94,11 +94,11 @@ def check_groups(
     mask = mask.astype(bool)
     require(mask.any(), "data", "at least one row", "groups that are all empty")
     fine = {"finite inputs": np.isfinite(x).all(axis=2), expected: np.isfinite(y) & valid(y)}
-    for what, ok in fine.items():
+    for requirement, ok in fine.items():
         bad = np.argwhere(mask & ~ok)
         first = f"row {bad[0, 1]} of group {bad[0, 0]}, counted from 0" if len(bad) else ""
-        where = f"{len(bad)} rows that are not, the first {first}"
-        require(not len(bad), "data", what, where, "Remove or impute those rows.")
+        actual = f"{len(bad)} rows that are not, the first {first}"
+        require(not len(bad), "data", requirement, actual, "Remove or impute those rows.")
     padding = np.isfinite(x).all(axis=2) & np.isfinite(y)
     require(
         padding,
@@ -113,7 +113,7 @@ class Population(NamedTuple):
     """The law of the groups' coefficients."""
 
     prior: Family  # prior of mu and the precision
-    # (its statistics, those of b) -> log N(b; mu, L^-1), linear in both
+    # (statistics of mu and L, statistics of b) -> log N(b; mu, L^-1), linear in both
     log_density: Callable[[Any, MultivariateNormalStats], Float[Array, ""]]
 
 
@@ -135,7 +135,7 @@ def population(
       covariance: covariance of the population: full (mu and L normal-Wishart) or diagonal (each
         mu_d and L_dd normal-gamma).
       location: prior mean of mu, scalar or (D,).
-      strength: how many groups the prior mean of the population is worth.
+      strength: weight of the prior mean of the population, in groups.
       degrees: degrees of freedom of the Wishart, above D - 1; for "diagonal" of each gamma (twice
         its shape), above 0. By default D + 2, or 3.
       spread: prior standard deviation of the groups' coefficients about mu. A scalar or (D,): the
@@ -166,8 +166,8 @@ def _full(s: Any, b: MultivariateNormalStats) -> Float[Array, ""]:
 
 def _diagonal(s: Any, b: MultivariateNormalStats) -> Float[Array, ""]:
     squares = s.precision @ jnp.diagonal(b.outer) - 2 * b.value @ s.precision_times_mean
-    rest = jnp.sum(s.log_precision - s.precision_times_square)
-    return 0.5 * (rest - squares - b.value.size * math.log(2 * math.pi))
+    log_terms = jnp.sum(s.log_precision - s.precision_times_square)
+    return 0.5 * (log_terms - squares - b.value.size * math.log(2 * math.pi))
 
 
 def _vector(name: str, value: Any, dim: int) -> Float[Array, " D"]:
@@ -188,13 +188,13 @@ def real_responses(
     return mean + jax.random.normal(key, mean.shape, mean.dtype) / jnp.sqrt(values["noise"])
 
 
-def labels_of(likelihood: Likelihood) -> Responses:
+def label_responses(likelihood: Likelihood) -> Responses:
     """Labels drawn from a likelihood of x' b."""
     draw: Any = likelihood.sample
     return lambda values, mean, key: draw(key, mean)
 
 
-def of_population(responses: Responses, check: Callable[[Any], None]) -> Generative:
+def population_generative(responses: Responses, check: Callable[[Any], None]) -> Generative:
     """Draws for groups whose coefficients come from one population."""
 
     def layout(like: Any) -> PaddedRows:
@@ -220,8 +220,8 @@ def of_population(responses: Responses, check: Callable[[Any], None]) -> Generat
         factor = (
             jnp.linalg.cholesky(people.precision) if full else jnp.diag(jnp.sqrt(people.precision))
         )
-        one = lambda key: normal_draw(key, people.mean, factor)
-        return {"coefficients": jax.vmap(one)(jax.random.split(key, len(layout[0])))}
+        draw_group = lambda key: normal_draw(key, people.mean, factor)
+        return {"coefficients": jax.vmap(draw_group)(jax.random.split(key, len(layout[0])))}
 
     def data(
         hyper: Any, values: Values, local: Values, layout: PaddedRows, key: PRNGKeyArray
@@ -231,7 +231,6 @@ def of_population(responses: Responses, check: Callable[[Any], None]) -> Generat
         return jnp.where(mask, responses(values, mean, key), jnp.nan)
 
     observed = lambda layout, data: jnp.where(layout[2], layout[1], jnp.nan)
-    found = lambda stats, local: {
-        "coefficients": local["coefficients"]
-    }  # the other locals only augment
-    return Generative(layout, data, local, observed, found)
+    # The other locals are only augmentation.
+    known_families = lambda stats, local: {"coefficients": local["coefficients"]}
+    return Generative(layout, data, local, observed, known_families)

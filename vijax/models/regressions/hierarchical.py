@@ -3,10 +3,10 @@
 
     (mu, L) ~ normal-Wishart, or normal-gammas,  b_j ~ N(mu, L^-1),  y_jn | b_j ~ p(y | x_jn' b_j)
 
-Groups are the units of a minibatch, b_j is a group's local variable, kept joint. Linear: y ~ N(x'
-b, 1 / tau), tau gamma. Probit, by augmentation (Albert and Chib 1993): y = sign z, z ~ N(x' b, 1),
-the local |z| = y z a normal cut off at 0. Logistic, by augmentation with Polya-gamma variables w
-(Polson, Scott and Windle 2013), which in mean field is the bound of Jaakkola and Jordan (Blei,
+Groups are the units of a minibatch; b_j is a joint local variable of its group. Linear: y ~ N(x' b,
+1 / tau), tau gamma. Probit, by augmentation (Albert and Chib 1993): y = sign z, z ~ N(x' b, 1), and
+the local |z| = y z is a normal truncated at 0. Logistic, by augmentation with Polya-gamma variables
+w (Polson, Scott and Windle 2013), which in mean field is the bound of Jaakkola and Jordan (Blei,
 Kucukelbir and McAuliffe 2017, section 5.3), E[w] = 2 lambda(xi), xi^2 = E[(x' b)^2]. q(b_j) is
 normal,
 
@@ -38,9 +38,9 @@ from vijax.models.energies.energy import energy_model
 from vijax.models.regressions.groups import (
     Responses,
     check_groups,
-    labels_of,
-    of_population,
+    label_responses,
     population,
+    population_generative,
     real_responses,
 )
 from vijax.models.regressions.regression import expected_response
@@ -59,7 +59,7 @@ def hierarchical_linear_regression(
     rate: Positive = 1.0,
     **hyperprior: Any,
 ) -> Model:
-    """Linear regressions of many groups at once, their coefficients drawn from one population.
+    """Linear regressions of many groups, whose coefficients are drawn from one population.
 
     Args:
       dim: D, columns of x; add one of ones for intercepts that vary.
@@ -93,8 +93,7 @@ def hierarchical_linear_regression(
         return 0.5 * (noise.log - noise.value * squares - _LOG_2PI)
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
-        """Noise as large as the responses; the start is so far from the prior that it has a mode,
-        as points need."""
+        """Noise as large as the responses, with shape 10, so that it has a mode, as points need."""
         del key
         _, y, mask = map(jnp.asarray, context.data().data)
         mask = mask & context.counts()[:, None]
@@ -108,19 +107,19 @@ def hierarchical_linear_regression(
     model = _regression(
         dim, covariance, hyperprior, fits, lambda n: {}, _any, "finite responses", real_responses
     )
-    made = model(
+    plain_model = model(
         globals={"noise": Gamma.from_shape_rate(as_float(shape), as_float(rate))}, init=start
     )
     responses = lambda data: np.asarray(data[1])[np.asarray(data[2], bool)]
-    return expecting(made, expected_response(responses, shape, rate))
+    return expecting(plain_model, expected_response(responses, shape, rate))
 
 
 @cache_by_value
 def hierarchical_probit_regression(
     dim: int, covariance: Literal["full", "diagonal"] = "full", **hyperprior: Any
 ) -> Model:
-    """Probit regressions of many groups, P(y = 1) = Phi(x' b_j), their coefficients drawn from one
-    population.
+    """Probit regressions of many groups, P(y = 1) = Phi(x' b_j), whose coefficients are drawn from
+    one population.
 
     Args:
       dim: D, columns of x; add one of ones for intercepts that vary.
@@ -154,7 +153,7 @@ def hierarchical_probit_regression(
         )
 
     def filler(stats: Any) -> Float[Array, " n"]:
-        """log of the half-normal density: rows of padding are known to be 1."""
+        """The log density of the half-normal law of the local |z| in rows of padding."""
         return -0.5 * stats["size"].square - 0.5 * math.log(0.5 * math.pi)
 
     half = lambda n: {"size": TruncatedNormal.from_mean_variance(jnp.zeros(n), 1.0)}
@@ -166,7 +165,7 @@ def hierarchical_probit_regression(
         half,
         _signs,
         _SIGNS,
-        labels_of(bernoulli_probit()),
+        label_responses(bernoulli_probit()),
         filler,
     )
     return model()
@@ -176,8 +175,8 @@ def hierarchical_probit_regression(
 def multilevel_logistic_regression(
     dim: int, covariance: Literal["full", "diagonal"] = "full", **hyperprior: Any
 ) -> Model:
-    """Logistic regressions of many groups, P(y = 1) = sigma(x' b_j), their coefficients drawn from
-    one population: intercepts and slopes that vary (Gelman and Hill 2007).
+    """Logistic regressions of many groups, P(y = 1) = sigma(x' b_j), whose coefficients are drawn
+    from one population: varying intercepts and slopes (Gelman and Hill 2007).
 
     Args:
       dim: D, columns of x; add one of ones for intercepts that vary.
@@ -216,11 +215,18 @@ def multilevel_logistic_regression(
 
     weight = lambda n: {"weight": PolyaGamma.from_b_c(1, jnp.zeros(n, jnp.result_type(float)))}
     return _regression(
-        dim, covariance, hyperprior, fits, weight, _signs, _SIGNS, labels_of(bernoulli_logit())
+        dim,
+        covariance,
+        hyperprior,
+        fits,
+        weight,
+        _signs,
+        _SIGNS,
+        label_responses(bernoulli_logit()),
     )()
 
 
-# --- what the three have in common ----------------------------------------------------------------
+# --- the common part ------------------------------------------------------------------------------
 _LOG_2PI = math.log(2 * math.pi)
 _any = lambda y: np.ones(y.shape, bool)
 _signs = lambda y: np.abs(y) == 1
@@ -259,7 +265,7 @@ def _regression(
             init=init,
             check_data=check,
             any_size=True,
-            generative=of_population(responses, check),
+            generative=population_generative(responses, check),
         )
 
     return model

@@ -22,11 +22,11 @@ _NAMES = {
     "linear": "DotProduct",
 }
 _OF_A_DISTANCE = ("matern12", "matern32", "matern52")
-"""They need Euclidean distances: with tinygp's default, absolute differences, they are none of
-several columns."""
+"""Kernels that need Euclidean distances: with tinygp's default, absolute differences, they are not
+kernels of several columns."""
 
 
-def kernel_named(name: str) -> Callable[[Hyper], Kernel]:
+def find_kernel(name: str) -> Callable[[Hyper], Kernel]:
     """hyper -> scale^2 k(x / length, x' / length); a `length` with one number for each column gives
     ARD.
 
@@ -42,14 +42,11 @@ def kernel_named(name: str) -> Callable[[Hyper], Kernel]:
             f"kernel: expected a function k(X, X') or one of {sorted(_NAMES)}, got {name!r}."
         )
     kernels = require_extra("tinygp.kernels", "gp")
-    of_distance = {"distance": kernels.distance.L2Distance()} if name in _OF_A_DISTANCE else {}
+    distance = {"distance": kernels.distance.L2Distance()} if name in _OF_A_DISTANCE else {}
 
-    def of(hyper: Hyper) -> Kernel:
-        length, scale, base = (
-            hyper["length"],
-            hyper["scale"],
-            getattr(kernels, _NAMES[name])(**of_distance),
-        )
+    def make_kernel(hyper: Hyper) -> Kernel:
+        length, scale = hyper["length"], hyper["scale"]
+        base = getattr(kernels, _NAMES[name])(**distance)
         return lambda a, b: scale**2 * base(a / length, b / length)
 
-    return of
+    return make_kernel

@@ -2,8 +2,8 @@
 
     w ~ N(0, s^2 I),   z_n = x_n' w,   y_n | z_n ~ p(y_n | z_n)
 
-In weight space (D x D matrices) where D < N, else in the space of the kernel s^2 X X' (N x N): the
-same posterior."""
+The posterior is computed in weight space (D x D matrices) if D < N, else by the kernel s^2 X X' (N
+x N); it is the same."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from vijax.inference.expectation import Expectation, exact, jaakkola_jordan
 from vijax.inference.likelihood import Likelihood, as_likelihood, bernoulli_logit
 from vijax.inference.sites import FeatureForm, KernelForm, Prior, SparseFeatureForm
 from vijax.inference.sites.forms import padded_rows
-from vijax.models.regressions.measure import at_one_place, observed, place_of_columns
+from vijax.models.regressions.measure import constant_place, measure_observations, place_of_columns
 from vijax.models.regressions.predictors import (
     Predictors,
     check_observations,
-    of_others,
+    expected_stats,
     predictors,
-    stats_of,
+    require_function,
 )
 from vijax.xla.by_value import cache_by_value
 
@@ -86,25 +86,25 @@ def glm(
     """
     require_one_index({"x": x, "y": y})
     design, fixed = _Design(x), None if others else as_likelihood(likelihood)
-    likelihood_of = of_others(likelihood) if fixed is None else lambda hyper, stats: fixed
-    lik = likelihood_of({"prior_scale": as_float(prior_scale)}, stats_of(others or {}))
+    likelihood_of = require_function(likelihood) if fixed is None else lambda hyper, stats: fixed
+    lik = likelihood_of({"prior_scale": as_float(prior_scale)}, expected_stats(others or {}))
     y = array_of_numbers("y", y)
     check_observations(y, design.shape[0], lik)
-    seen = observed(y, likelihood_of, lik, others, design.place)
+    observations = measure_observations(y, likelihood_of, lik, others, design.place)
     if form is None or form == "auto":
         form = "kernel" if design.shape[1] >= design.shape[0] and lik.log_concave else "weights"
     view = _KernelView(design) if form == "kernel" else _WeightView(design)
     return predictors(
         prior=lambda hyper: view.prior(hyper["prior_scale"]),
-        likelihood=seen.likelihood,
-        y=seen.y,
+        likelihood=observations.likelihood,
+        y=observations.y,
         rows=view.rows,
         new=lambda hyper, rows: view.new(hyper["prior_scale"], rows),
         expectation=expectation or exact(),
         hyper={"prior_scale": as_float(prior_scale)},
-        others=seen.others,
+        others=observations.others,
         own=_own if form == "kernel" else None,
-        measure=seen.measure,
+        measure=observations.measure,
         columns=names_of(x),
     )
 
@@ -154,12 +154,12 @@ class _Design:
         self.shape = self.matrix.shape
         require(len(self.shape) == 2, argument, "a matrix (N, D)", f"shape {self.shape}")
         bad = _rows_not_finite(matrix)
-        where = (
+        actual = (
             f"{len(bad)} rows that are not, the first row {bad[0]}, counted from 0"
             if len(bad)
             else ""
         )
-        require(not len(bad), argument, "finite numbers", where, "Remove or impute those rows.")
+        require(not len(bad), argument, "finite numbers", actual, "Remove or impute those rows.")
 
     def check_columns(self, inputs: Any) -> None:
         """Raises ValueError unless new inputs are a matrix of as many columns."""
@@ -168,22 +168,22 @@ class _Design:
         require(len(shape) == 2 and shape[1] == self.shape[1], "inputs", expected, f"shape {shape}")
 
     def place(self, middle: float) -> tuple[Callable[[Any], Any], Any]:
-        """The place of responses with this middle, as weights of the columns: that of the
-        intercept, or of all groups. Without such columns the place is zero
+        """The offset of responses with this middle, as weights of the column of an intercept, or of
+        the columns of all groups; zero without these columns
         (`vijax.models.regressions.measure.Place`)."""
         weights = (
             _constant(self.matrix) if self.sparse else place_of_columns(np.asarray(self.matrix))
         )
         if weights is None:
-            return at_one_place(0.0)
-        return (lambda inputs: _weighted(inputs, middle * weights)), _weighted(
+            return constant_place(0.0)
+        return (lambda inputs: _weighted_sums(inputs, middle * weights)), _weighted_sums(
             self.matrix, middle * weights
         )
 
 
 def _constant(matrix: Any) -> np.ndarray | None:
-    """Weights by which the first column of a constant of a CSR matrix is one; None where there is
-    none."""
+    """Weights that make the first constant column of a CSR matrix a column of ones; None without a
+    constant column."""
     columns = matrix.tocsc()
     for index in np.flatnonzero(np.diff(columns.indptr) == matrix.shape[0]):
         entries = columns.data[columns.indptr[index] : columns.indptr[index + 1]]
@@ -194,8 +194,8 @@ def _constant(matrix: Any) -> np.ndarray | None:
     return None
 
 
-def _weighted(inputs: Any, weights: np.ndarray) -> Any:
-    """The sums of columns with these weights, in float64 where JAX does not trace."""
+def _weighted_sums(inputs: Any, weights: np.ndarray) -> Any:
+    """The sums of columns with these weights, in float64 unless JAX traces."""
     if isinstance(inputs, jax.core.Tracer):
         return inputs @ jnp.asarray(weights, inputs.dtype)
     if _is_sparse(inputs):
@@ -204,8 +204,8 @@ def _weighted(inputs: Any, weights: np.ndarray) -> Any:
 
 
 def _as_csr(x: Any) -> Any:
-    """A CSR matrix of floats: products, and sums of entries of one place, overflow in small
-    integers."""
+    """A CSR matrix of floats: small integers would overflow in products and in sums of
+    duplicates."""
     return (x if np.issubdtype(x.dtype, np.floating) else x.astype(np.float64)).tocsr()
 
 
@@ -221,7 +221,7 @@ class _WeightView:
         )
 
     def prior(self, scale: Array) -> Prior:
-        """The weights whitened by their prior scale."""
+        """The prior of the weights, whitened by their prior scale."""
         if isinstance(self.form, SparseFeatureForm):
             return SparseFeatureForm(self.form.columns, scale * self.form.values, self.form.unit)
         return FeatureForm(scale * self.form.features)

@@ -1,10 +1,10 @@
-"""The place and the unit of responses whose noise is unknown.
+"""The location and the unit of responses with unknown noise.
 
-A Gaussian process, or weights, of prior scale one can follow responses that vary by about one,
-about zero. Responses whose noise is to be learnt are therefore measured from their own mean, in
-units of their own standard deviation. What comes out is in their own units again: predictions,
-densities, draws and the bound. So a fit is equivariant: responses that are moved and scaled give
-the same answer, moved and scaled. Responses whose noise is given are taken as they are."""
+A Gaussian process, or weights, of prior scale one can follow responses that vary by about one
+around zero. So responses with unknown noise are measured from their mean in units of their standard
+deviation. All results are in units of y again: predictions, densities, draws and the bound. Hence a
+fit is equivariant: shifted and scaled responses give the same answer, shifted and scaled. Responses
+with known noise are taken as they are."""
 
 from __future__ import annotations
 
@@ -24,21 +24,20 @@ from vijax.inference.likelihood import Likelihood, UnknownNoise
 NOISE = "noise"
 """The name, among the globals, of the precision of unknown noise."""
 WORTH = 0.1
-"""The number of observations that the prior of the noise is worth."""
+"""Weight of the prior of the noise, in observations."""
 GUESS = 0.1
-"""The prior guess of its standard deviation, in units of that of y. With `WORTH` it bounds the
-noise from below, by a thirtieth of y's standard deviation over the root of N, so that y without
-noise has a fit too."""
+"""Prior guess of the standard deviation of the noise, in units of that of y. With `WORTH` it bounds
+the noise from below by a thirtieth of y's standard deviation over the root of N, so that y without
+noise can be fitted."""
 SMALLEST, LARGEST = 1e-12, 1e12
-"""Units between which squares of y, and of one over y, are numbers of float32."""
+"""Bounds of units for which squares of y and of 1 / y are finite in float32."""
 PLACE_ROUNDS = 1e-6
-"""The largest error, beside one, of a sum of columns that is taken for a constant."""
+"""Largest relative error of a sum of columns that counts as a constant."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Measure:
-    """The measure of responses: y = offset + unit z, where z is the response as the model sees
-    it."""
+    """The measure of responses: y = offset + unit z, where the model fits z."""
 
     noise: UnknownNoise
     offset: Callable[[Any], Any]  # inputs -> the place of their responses, (T,)
@@ -46,7 +45,7 @@ class Measure:
     unit: float
 
     def likelihood(self, hyper: Any, stats: Mapping[str, Any]) -> Likelihood:
-        """p(y | z) as the model sees y and z, at statistics of the noise."""
+        """p(y | z) in the units of the model, at statistics of the noise."""
         return self.noise.law(stats[NOISE], self.unit)
 
     def prior(self) -> Gamma:
@@ -55,14 +54,12 @@ class Measure:
         return Gamma.from_shape_rate(shape, shape * (GUESS * self.unit) ** 2)
 
     def inward(self, inputs: Any, y: Any) -> Any:
-        """Responses as the model sees them, in float64: what they lose is not in their difference
-        from the place."""
+        """Responses in the units of the model, by differences in float64."""
         y = np.asarray(y, np.float64)
         return (y - np.asarray(self.offset(inputs), np.float64)) / self.unit
 
     def outward(self, inputs: Any, mean: Any, variance: Any) -> tuple[Any, Any]:
-        """Mean and variance of predictors in units of y: arrays of float64, but where JAX
-        traces."""
+        """Mean and variance of predictors in units of y, in float64 unless JAX traces."""
         place = self.offset(inputs)
         if any(isinstance(x, jax.core.Tracer) for x in (mean, variance, place)):
             return place + self.unit * mean, self.unit**2 * variance
@@ -74,13 +71,13 @@ Place = Callable[[float], tuple[Callable[[Any], Any], Any]]
 """middle of y -> (the function `Measure.offset`, its values at the sites)."""
 
 
-def measured(y: Any, noise: UnknownNoise, place: Place) -> Measure:
+def make_measure(y: Any, noise: UnknownNoise, place: Place) -> Measure:
     """The measure of responses.
 
     Args:
       y: responses, (N,), each finite.
-      noise: their noise; under heavy tails place and unit are not moved by a few responses far out.
-      place: puts the middle of y where the model can have it.
+      noise: their noise. For heavy tails location and unit are robust to a few outliers.
+      place: maps the middle of y to an offset that the model can represent.
 
     Raises:
       ValueError: responses so small or large that their squares are no numbers of float32.
@@ -95,8 +92,8 @@ def measured(y: Any, noise: UnknownNoise, place: Place) -> Measure:
     return Measure(noise, offset, at_sites, unit)
 
 
-class Observed(NamedTuple):
-    """Observations as a model of Gaussian predictors sees them."""
+class Observations(NamedTuple):
+    """Observations in the units of a model of Gaussian predictors."""
 
     y: Any
     likelihood: Callable[
@@ -106,42 +103,42 @@ class Observed(NamedTuple):
     measure: Measure | None  # None where they are taken as they are
 
 
-def observed(
+def measure_observations(
     y: Any, likelihood: Any, own: Likelihood, others: Mapping[str, Any] | None, place: Place
-) -> Observed:
-    """Observations as they are; or measured, with their noise as a global, where it is unknown.
+) -> Observations:
+    """Observations as they are; if their noise is unknown, measured and with the noise as a global.
 
     Args:
       y: observations, (N,).
       likelihood: (hyper, statistics of the other globals) -> p(y | z).
       own: the likelihood at the model's own hyperparameters.
       others: priors of globals that the user has added.
-      place: as in `measured`.
+      place: as in `make_measure`.
 
     Raises:
-      ValueError: unknown noise beside other globals; see `measured`.
+      ValueError: unknown noise beside other globals; see `make_measure`.
     """
     if own.noise is None:
-        return Observed(y, likelihood, dict(others or {}), None)
+        return Observations(y, likelihood, dict(others or {}), None)
     remedy = f"Give {own.name} its noise: as a number, or by a global of your own."
     require(not others, "others", "none where the noise is unknown", sorted(others or {}), remedy)
-    measure = measured(y, own.noise, place)
-    inside = (np.asarray(y, np.float64) - measure.at_sites) / measure.unit
-    return Observed(as_float(inside), measure.likelihood, {NOISE: measure.prior()}, measure)
+    measure = make_measure(y, own.noise, place)
+    scaled = (np.asarray(y, np.float64) - measure.at_sites) / measure.unit
+    return Observations(as_float(scaled), measure.likelihood, {NOISE: measure.prior()}, measure)
 
 
-def at_one_place(middle: float) -> tuple[Callable[[Any], Any], Any]:
+def constant_place(middle: float) -> tuple[Callable[[Any], Any], Any]:
     """The same place for all inputs."""
     return (lambda inputs: middle), middle
 
 
-def _spread(rest: Float[np.ndarray, " N"], is_heavy_tailed: bool) -> float:
-    """The spread about zero; 0 where nothing but rounding is left."""
-    usual = 1.4826 * float(np.median(np.abs(rest))) if is_heavy_tailed else 0.0
-    largest = float(np.max(np.abs(rest)))
+def _spread(residuals: Float[np.ndarray, " N"], is_heavy_tailed: bool) -> float:
+    """The spread about zero; 0 if all residuals are zero."""
+    usual = 1.4826 * float(np.median(np.abs(residuals))) if is_heavy_tailed else 0.0
+    largest = float(np.max(np.abs(residuals)))
     if usual > 0 or largest == 0:
         return usual
-    return largest * float(np.sqrt(np.mean((rest / largest) ** 2)))
+    return largest * float(np.sqrt(np.mean((residuals / largest) ** 2)))
 
 
 def place_of_columns(x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " D"] | None:

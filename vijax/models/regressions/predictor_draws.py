@@ -43,7 +43,7 @@ class Joint(NamedTuple):
         return self.predictors
 
     def outward(self, measure: Measure, place: Any) -> Joint:
-        """The law of the responses' own predictors, in units of y."""
+        """The law of the predictors in units of y."""
         place = jnp.asarray(place, self.predictors.dtype)
         return Joint(place + measure.unit * self.predictors, measure.unit * self.root)
 
@@ -54,7 +54,7 @@ class NewInputs(NamedTuple):
     inputs: Any
 
 
-def of_predictors(
+def predictor_generative(
     likelihood: Callable[[Any, Mapping[str, Any]], Any],
     rows: Callable[[Any], Any],
     new: Callable[[Any, Any], tuple[Any, Array]],
@@ -71,48 +71,46 @@ def of_predictors(
         return None
 
     @quick_jit
-    def at_new(q: Any, hyper: Any, rows: Any, prior_cov: Array | None) -> Joint:
+    def law_of_new(q: Any, hyper: Any, rows: Any, prior_cov: Array | None) -> Joint:
         return Joint(*q.prior.predict_jointly(q.condition(), new(hyper, rows)[0], prior_cov))
 
     def globals_(hyper: Any, posterior: Any, layout: Any) -> dict[str, Any]:
         q = posterior[Z]
-        rest = {name: law for name, law in posterior.items() if name != Z}
+        other_laws = {name: law for name, law in posterior.items() if name != Z}
         if not isinstance(layout, NewInputs):
-            here = _at_sites(q, layout)
-            return {
-                Z: here if measure is None else here.outward(measure, measure.at_sites[layout]),
-                **rest,
-            }
+            law_of_rows = _law_of_sites(q, layout)
+            if measure is not None:
+                law_of_rows = law_of_rows.outward(measure, measure.at_sites[layout])
+            return {Z: law_of_rows, **other_laws}
         hyper = as_arrays(hyper if q.hyper is None else q.hyper)
         prior_cov = None if own is None else own(hyper, layout.inputs)
-        there = at_new(q, hyper, rows(layout.inputs), prior_cov)
-        return {
-            Z: there if measure is None else there.outward(measure, measure.offset(layout.inputs)),
-            **rest,
-        }
+        law_of_inputs = law_of_new(q, hyper, rows(layout.inputs), prior_cov)
+        if measure is not None:
+            law_of_inputs = law_of_inputs.outward(measure, measure.offset(layout.inputs))
+        return {Z: law_of_inputs, **other_laws}
 
     def data(hyper: Any, values: Values, local: Values, layout: Any, key: PRNGKeyArray) -> Array:
         stats = {name: law.stats(values[name]) for name, law in others.items()}
         law = likelihood(hyper, stats) if measure is None else measure.noise.law(stats[NOISE], 1.0)
         return law.sample(key, values[Z])
 
-    def seen(layout: Any, like: Any) -> Array:
-        y = _observed(layout, like)
+    def observations(layout: Any, like: Any) -> Array:
+        y = _observations(layout, like)
         if measure is None or not isinstance(like, dict):
             return y
         return jnp.asarray(measure.at_sites[layout] + measure.unit * np.asarray(y), y.dtype)
 
-    return Generative(_layout, data, observed=seen, globals=globals_)
+    return Generative(_layout, data, observed=observations, globals=globals_)
 
 
 @quick_jit
-def _at_sites(q: Any, rows: Array) -> Joint:
+def _law_of_sites(q: Any, rows: Array) -> Joint:
     return Joint(*q.prior.joint(q.condition(), rows))
 
 
 def _layout(like: Any) -> Any:
-    """The layout of draws: rows of sites from `model.data`; the inputs from a pair (inputs, y), or
-    as given."""
+    """The layout of draws: rows of sites for `model.data`, else inputs, also from a pair (inputs,
+    y)."""
     remedy = "For the data that the model was fitted to: like=model.data."
     require(not is_size(like), "like", "inputs, or a pair (inputs, y)", like, remedy)
     if isinstance(like, dict) and set(like) == SITES:
@@ -125,17 +123,17 @@ def _is_pair(like: Any) -> bool:
     return isinstance(like, tuple | list) and len(like) == 2
 
 
-def _observed(layout: Any, like: Any) -> Array:
-    known = _is_pair(like) or isinstance(like, dict)
-    require(known, "data", "a pair (inputs, y), or model.data", type(like).__name__)
+def _observations(layout: Any, like: Any) -> Array:
+    has_responses = _is_pair(like) or isinstance(like, dict)
+    require(has_responses, "data", "a pair (inputs, y), or model.data", type(like).__name__)
     return jnp.asarray(
         like["y"] if isinstance(like, dict) else np.asarray(like[1]), jnp.result_type(float)
     )
 
 
 NUM_LEVELS = 100
-"""Values of z, of equal probability, over which the law of y is averaged: its levels are right to
-half a per cent."""
+"""Equally likely values of z over which the law of y is averaged: levels are then right to half a
+per cent."""
 NUM_HALVINGS = 50
 NUM_DOUBLINGS = 100
 
@@ -155,9 +153,9 @@ class Response(NamedTuple):
 
 
 def response(likelihood: Likelihood, mean: Any, variance: Any, level: float = 0.95) -> Response:
-    """Expectations of y, and central intervals, where z ~ N(mean, variance) and y ~ p(y | z).
+    """Expectations and central intervals of y for z ~ N(mean, variance) and y ~ p(y | z).
 
-    The interval includes the uncertainty of z and of y given z. For labels, which are no
+    The interval includes the uncertainty of z and of y given z. For labels, which are not
     quantities, it is an interval of the probability of +1.
 
     Args:
@@ -184,7 +182,7 @@ def response(likelihood: Likelihood, mean: Any, variance: Any, level: float = 0.
         knows, "likelihood", "one that knows its mean", likelihood.name, "Give it mean= and cdf=."
     )
     m, v = (jnp.asarray(x, jnp.result_type(float)) for x in (mean, variance))
-    middle = _expected(likelihood, m, v)
+    middle = _mean_response(likelihood, m, v)
     tails = 0.5 * (1 - level), 0.5 * (1 + level)
     if likelihood.cdf is None:
         return Response(middle, *(likelihood.mean(m + jnp.sqrt(v) * ndtri(tail)) for tail in tails))  # type: ignore[misc]
@@ -194,15 +192,14 @@ def response(likelihood: Likelihood, mean: Any, variance: Any, level: float = 0.
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _expected(likelihood: Likelihood, m: Array, v: Array) -> Float[Array, " N"]:
+def _mean_response(likelihood: Likelihood, m: Array, v: Array) -> Float[Array, " N"]:
     mean: Any = likelihood.mean
     return expect(lambda y, z: mean(z), likelihood, jnp.ones_like(m), m, v)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _quantile(likelihood: Likelihood, m: Array, v: Array, level: Array) -> Float[Array, " N"]:
-    """The least y with P(Y <= y) >= level, by halving an interval that holds it; for counts a whole
-    number."""
+    """The least y with P(Y <= y) >= level, by bisection; for counts a whole number."""
     cdf: Any = likelihood.cdf
     z = m[:, None] + jnp.sqrt(v)[:, None] * jnp.asarray(_standard_values(), m.dtype)
     below = lambda y: jnp.mean(cdf(y[:, None], z), axis=1) < level
@@ -220,20 +217,22 @@ def _quantile(likelihood: Likelihood, m: Array, v: Array, level: Array) -> Float
 
 
 def _standard_values() -> Float[np.ndarray, " levels"]:
-    """Values that represent a standard normal: its quantiles, stretched to variance one."""
-    found = special.ndtri((np.arange(NUM_LEVELS) + 0.5) / NUM_LEVELS)
-    return found / found.std()
+    """Quantiles of the standard normal, scaled to variance one."""
+    values = special.ndtri((np.arange(NUM_LEVELS) + 0.5) / NUM_LEVELS)
+    return values / values.std()
 
 
 def _beyond(start: Array, is_inside: Any, sign: float) -> Array:
-    """A point at which `is_inside` no longer holds, by steps that double."""
+    """A point at which `is_inside` is false, by steps that double."""
 
     def go(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         y, step, count = carry
-        inside = is_inside(y)
-        return jnp.where(inside, y + sign * step, y), 2 * step, count + 1
+        is_in = is_inside(y)
+        return jnp.where(is_in, y + sign * step, y), 2 * step, count + 1
 
-    def goes_on(carry: tuple[Array, Array, Array]) -> Array:
+    def is_inside_somewhere(carry: tuple[Array, Array, Array]) -> Array:
         return jnp.any(is_inside(carry[0])) & (carry[2] < NUM_DOUBLINGS)
 
-    return jax.lax.while_loop(goes_on, go, (start, 0.1 * (1 + jnp.abs(start)), jnp.asarray(0)))[0]
+    return jax.lax.while_loop(
+        is_inside_somewhere, go, (start, 0.1 * (1 + jnp.abs(start)), jnp.asarray(0))
+    )[0]

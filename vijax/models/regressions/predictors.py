@@ -3,9 +3,9 @@ and the GLM.
 
     ELBO(q) = sum_n E_{N(m_n, v_n)}[log p(y_n | z_n)] - KL(q || p)     (Khan et al. 2016, section 3.1, examples 1 and 2)
 
-There is one global, z, whose posterior is prior plus sites (`vijax.sites`): 2N numbers, and the
-prior as their context. The bound of a site is a function of the mean and variance of its own
-predictor, so that its natural gradient has a closed form, and `mean_field` with the KL update is
+There is one global, z, whose posterior is prior plus sites (`vijax.sites`): 2N numbers, with the
+prior as context. The bound of a site is a function of the mean and variance of its predictor, so
+that its natural gradient has a closed form, and `mean_field` with the KL update is
 proximal-gradient SVI."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from vijax.inference.expectation import Expectation
 from vijax.inference.likelihood import Likelihood, Moments
 from vijax.inference.sites import Marginals, Prior, SitePosterior, Sites
 from vijax.models.regressions.measure import NOISE, Measure
-from vijax.models.regressions.predictor_draws import Z, of_predictors
+from vijax.models.regressions.predictor_draws import Z, predictor_generative
 from vijax.tree import to_device
 from vijax.xla.compiler import once_jit
 
@@ -50,12 +50,12 @@ class Predictors(Model):
     Attributes:
       likelihood: (hyper, statistics of the other globals) -> p(y | z).
       y: observations, arrays of leading axis N.
-      rows: inputs -> arrays, on the host: what `new` reads.
+      rows: inputs -> arrays on the host, which `new` reads.
       predicted: (posterior, hyper, rows) -> mean and variance of new predictors; one compiled
           program.
       densities: (posterior, hyper, rows, y) -> p(y | data); one compiled program.
-      measure: the place and the unit in which y and z are measured within, where the noise is
-          unknown; else None.
+      measure: the location and the unit of y and z inside the model, if the noise is unknown; else
+          None.
     """
 
     likelihood: LikelihoodOf
@@ -67,8 +67,8 @@ class Predictors(Model):
 
     @property
     def data(self) -> dict[str, Any]:
-        """The data for `vijax.fit`: {"site": 0, ..., N - 1, "y": observations}; where the noise is
-        unknown, these are measured from `measure.offset` in units of `measure.unit`."""
+        """The data for `vijax.fit`: {"site": 0, ..., N - 1, "y": observations}. If the noise is
+        unknown, y is measured from `measure.offset` in units of `measure.unit`."""
         return self.form.given
 
     @property
@@ -96,15 +96,16 @@ class Predictors(Model):
 
         Args:
           posterior: posterior of a fit, `fit.posterior`.
-          hyper: other hyperparameters than it was fitted with: its sites are then put on their
-            prior. At the optimum of the sites the gradient in them is that of the optimised bound.
-          expectation: expectation of the likelihood; the model's own if None.
+          hyper: other hyperparameters than those of the fit: its sites are combined with their
+            prior. At the optimum of the sites the gradient in `hyper` is that of the optimised
+            bound.
+          expectation: expectation of the likelihood; None takes that of the model.
           key: random key of the expectation's draws, if it draws.
         """
-        q, hyper = self._of(posterior, hyper)
+        q, hyper = self._sites_and_hyper(posterior, hyper)
         moments = self._moments(q.marginals(), posterior, hyper, expectation, key)
-        others = self._penalty_of_others(posterior, hyper)
-        return jnp.sum(moments.value) - q.kl_to_prior(q.flat()) - others
+        penalty = self._penalty_of_others(posterior, hyper)
+        return jnp.sum(moments.value) - q.kl_to_prior(q.flat()) - penalty
 
     def predict(
         self, posterior: Any, inputs: Any, hyper: Hyper | None = None
@@ -117,18 +118,17 @@ class Predictors(Model):
           hyper: other hyperparameters than it was fitted with, on whose prior its sites are then
               put.
         """
-        found = self.predicted(*self._of(posterior, hyper), self.rows(inputs))
-        return found if self.measure is None else self.measure.outward(inputs, *found)
+        moments = self.predicted(*self._sites_and_hyper(posterior, hyper), self.rows(inputs))
+        return moments if self.measure is None else self.measure.outward(inputs, *moments)
 
     def law(self, posterior: Any, hyper: Hyper | None = None) -> Likelihood:
-        """p(y | z) as it was learnt, y and z in their own units: for `vijax.models.response`, say.
+        """The learnt p(y | z), in units of y; for `vijax.models.response`, say.
 
         Args:
-          posterior: posterior of a fit, `fit.posterior`. Of the precision of unknown noise,
-              "noise", its mean counts.
-          hyper: other hyperparameters than it was fitted with.
+          posterior: posterior of a fit, `fit.posterior`. Unknown noise has its mean precision.
+          hyper: other hyperparameters than those of the fit.
         """
-        _, hyper = self._of(posterior, hyper)
+        _, hyper = self._sites_and_hyper(posterior, hyper)
         means = _means_of_others(posterior)
         if self.measure is None:
             return self.likelihood(hyper, means)
@@ -147,18 +147,17 @@ class Predictors(Model):
           hyper: other hyperparameters than it was fitted with, on whose prior its sites are then
               put.
         """
-        q, hyper = self._of(posterior, hyper)
+        q, hyper = self._sites_and_hyper(posterior, hyper)
         y = y if self.measure is None else self.measure.inward(inputs, y)
         y, _ = observations(self.likelihood(hyper, _means_of_others(posterior)), y)
         return self.densities({**_others(posterior), Z: q}, hyper, self.rows(inputs), y)
 
-    def _of(self, posterior: Any, hyper: Hyper | None) -> tuple[SitePosterior, Hyper]:
-        """The sites' posterior, from a `Product` or alone, and the hyperparameters of its prior:
-        the given ones, else the ones that it was fitted with, else (for bare `Sites`) the model's
-        own."""
+    def _sites_and_hyper(self, posterior: Any, hyper: Hyper | None) -> tuple[SitePosterior, Hyper]:
+        """The posterior of the sites, from a `Product` or alone, and the hyperparameters of its
+        prior: `hyper`, else those of the fit, else (for bare `Sites`) those of the model."""
         q = posterior[Z] if isinstance(posterior, Mapping) else posterior
-        known = isinstance(q, SitePosterior | Sites)
-        require(known, "posterior", "fit.posterior, or its sites", type(posterior).__name__)
+        is_sites = isinstance(q, SitePosterior | Sites)
+        require(is_sites, "posterior", "fit.posterior, or its sites", type(posterior).__name__)
         if hyper is None and isinstance(q, SitePosterior) and q.prior is not None:
             return q, self._hyper(q.hyper)
         return self.posterior(q, hyper), self._hyper(hyper)
@@ -166,17 +165,17 @@ class Predictors(Model):
     def _moments(
         self, at: Marginals, posterior: Any, hyper: Any, expectation: Any, key: Any
     ) -> Moments:
-        lik = self.likelihood(self._hyper(hyper), stats_of(_others(posterior)))
+        lik = self.likelihood(self._hyper(hyper), expected_stats(_others(posterior)))
         return (expectation or self.estep)(lik, self.y, *at, key)
 
     def _penalty_of_others(self, posterior: Any, hyper: Hyper | None) -> Float[Array, ""] | float:
-        others = _others(posterior)
-        prior = self.prior(self._hyper(hyper)) if others else {}
-        return sum(jnp.sum(q.kl(prior[name])) for name, q in others.items()) if others else 0.0
+        families = _others(posterior)
+        prior = self.prior(self._hyper(hyper)) if families else {}
+        return sum(jnp.sum(q.kl(prior[name])) for name, q in families.items()) if families else 0.0
 
     def _hyper(self, hyper: Hyper | None) -> Hyper:
-        chosen = self.hyper if hyper is None else hyper
-        return tree.as_arrays(chosen)
+        values = self.hyper if hyper is None else hyper
+        return tree.as_arrays(values)
 
 
 def predictors(
@@ -205,20 +204,20 @@ def predictors(
       hyper: positive hyperparameters by name.
       others: priors of further globals, whose statistics the likelihood reads (the rate of wrong
           labels, say).
-      own: (hyper, inputs) -> prior covariance of new predictors, where features do not explain all
-          of it.
-      measure: the measure of y, which is measured by it already; None where y is taken as it is.
-      columns: names of the columns of the inputs, where these are a table: new tables are read by
+      own: (hyper, inputs) -> prior covariance of new predictors, if features do not explain all of
+          it.
+      measure: the measure of y, which is already applied to y; None if y is taken as it is.
+      columns: names of the columns of the inputs, if these are a table: new tables are read by
           them.
     """
     values = dict(hyper or {})
     if columns is not None:
-        rows, own, measure = _by_name(columns, rows, own, measure)
+        rows, own, measure = _align_tables(columns, rows, own, measure)
     num_sites = int(np.shape(jax.tree.leaves(y)[0])[0])
     dtype = _dtype(jax.eval_shape(prior, values))
-    own_likelihood = likelihood(values, stats_of(others or {}))
-    predicted = once_jit(_predicted_by(new), _work_of_prediction)
-    densities = once_jit(_densities_by(likelihood, new), _work_of_prediction)
+    own_likelihood = likelihood(values, expected_stats(others or {}))
+    predicted = once_jit(_predictor_moments(new), _work_of_prediction)
+    densities = once_jit(_make_densities(likelihood, new), _work_of_prediction)
     y, kinds = observations(own_likelihood, y)
     draws = own_likelihood.sample is not None
     none = to_device(np.zeros(num_sites, dtype))  # compiles no program
@@ -239,7 +238,7 @@ def predictors(
             given={"site": np.arange(num_sites, dtype=np.int32), "y": y},
         ),
         queries=answers(
-            of_predictors(likelihood, rows, new, own, others or {}, draws, measure),
+            predictor_generative(likelihood, rows, new, own, others or {}, draws, measure),
             score=_score(likelihood, rows, densities, measure),
             predict=_predict(rows, predicted, measure),
         ),
@@ -252,17 +251,17 @@ def predictors(
     )
 
 
-def _by_name(
+def _align_tables(
     columns: Names, rows: Callable, own: Callable | None, measure: Measure | None
 ) -> tuple[Any, Any, Any]:
     """The functions that read new inputs, with the columns of a table in the order of training."""
-    named = lambda inputs: in_order_of(columns, inputs, "inputs")
-    rows_named = lambda inputs: rows(named(inputs))
-    own_named = None if own is None else lambda hyper, inputs: own(hyper, named(inputs))
+    align = lambda inputs: in_order_of(columns, inputs, "inputs")
+    aligned_rows = lambda inputs: rows(align(inputs))
+    aligned_own = None if own is None else lambda hyper, inputs: own(hyper, align(inputs))
     if measure is not None:
         offset = measure.offset
-        measure = dataclasses.replace(measure, offset=lambda inputs: offset(named(inputs)))
-    return rows_named, own_named, measure
+        measure = dataclasses.replace(measure, offset=lambda inputs: offset(align(inputs)))
+    return aligned_rows, aligned_own, measure
 
 
 def observations(likelihood: Likelihood, y: Any) -> tuple[Any, Any]:
@@ -273,9 +272,9 @@ def observations(likelihood: Likelihood, y: Any) -> tuple[Any, Any]:
       ValueError: numbers that do not fit into them.
     """
     leaves, structure = jax.tree.flatten(jax.tree.map(as_array, y))
-    one = [jax.ShapeDtypeStruct(np.shape(x)[1:], jnp.result_type(x)) for x in leaves]
+    shapes_of_one = [jax.ShapeDtypeStruct(np.shape(x)[1:], jnp.result_type(x)) for x in leaves]
     read = lambda y: likelihood.log_prob(y, jnp.zeros(()))
-    kinds: list[Kind] = found_kinds(jax.tree.unflatten(structure, one), read)
+    kinds: list[Kind] = found_kinds(jax.tree.unflatten(structure, shapes_of_one), read)
     check(kinds, y, "y")
     return jax.tree.map(to_device, cast(kinds, y)), jax.tree.unflatten(structure, kinds)
 
@@ -288,34 +287,36 @@ def _bound(likelihood: LikelihoodOf) -> Callable[..., LocalElbo]:
         key: PRNGKeyArray,
         expectation: Expectation,
     ) -> LocalElbo:
-        """sum_n E l_n, with slope and curvature in m as the expectation gives them: for one that
-        draws they are not the derivatives of its value. A site whose message is not finite is
-        reported as NaN."""
+        """sum_n E l_n, with slope and curvature in m from the expectation: if it draws, they are
+        not the derivatives of its value. A site whose message is not finite is NaN in
+        `per_group`."""
         at: Marginals = stats[Z]
-        others = {name: s for name, s in stats.items() if name != Z}
+        other_stats = {name: s for name, s in stats.items() if name != Z}
         moments = expectation(
-            likelihood(hyper, others), batch.data["y"], *jax.lax.stop_gradient(at), key
+            likelihood(hyper, other_stats), batch.data["y"], *jax.lax.stop_gradient(at), key
         )
-        each = _differentiated(moments, at)
+        log_liks = _value_with_slopes(moments, at)
         weights = (
-            jnp.ones_like(each) if batch.weights is None else jnp.asarray(batch.weights, each.dtype)
+            jnp.ones_like(log_liks)
+            if batch.weights is None
+            else jnp.asarray(batch.weights, log_liks.dtype)
         )
-        known = jnp.isfinite(moments.slope) & jnp.isfinite(moments.curvature)
-        per_group = jax.lax.stop_gradient(jnp.where(known, each, jnp.nan))
-        return LocalElbo(weighted_sum(weights, each), jnp.sum(weights), per_group, None)
+        is_finite = jnp.isfinite(moments.slope) & jnp.isfinite(moments.curvature)
+        per_group = jax.lax.stop_gradient(jnp.where(is_finite, log_liks, jnp.nan))
+        return LocalElbo(weighted_sum(weights, log_liks), jnp.sum(weights), per_group, None)
 
     return local_elbo
 
 
 @jax.custom_jvp
-def _differentiated(moments: Moments, at: Marginals) -> Float[Array, " batch"]:
-    """E l, whose derivatives in m and v are E l' and E l'' / 2 as the moments have them."""
+def _value_with_slopes(moments: Moments, at: Marginals) -> Float[Array, " batch"]:
+    """E l, with the derivatives E l' in m and E l'' / 2 in v from the moments."""
     del at
     return moments.value
 
 
-@_differentiated.defjvp
-def _differentiated_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+@_value_with_slopes.defjvp
+def _value_with_slopes_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     moments, change, shift = primals[0], *tangents
     slope, curvature = moments.slope, moments.curvature
     return moments.value, change.value + slope * shift.mean + 0.5 * curvature * shift.variance
@@ -323,7 +324,7 @@ def _differentiated_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
 
 def _reads(num_sites: int, measured: np.ndarray | None) -> Callable[[Minibatch], dict[str, Array]]:
     def reads(batch: Minibatch) -> dict[str, Array]:
-        """The sites of a batch, checked as far as shapes and values allow."""
+        """The sites of a batch; ValueError for wrong shapes, and for wrong values unless traced."""
         data, expected = batch.data, "{'site': rows, 'y': observations}, as model.data is"
         require(
             isinstance(data, dict) and set(data) == {"site", "y"},
@@ -334,27 +335,29 @@ def _reads(num_sites: int, measured: np.ndarray | None) -> Callable[[Minibatch],
         rows = data["site"]
         require(jnp.shape(rows)[0] > 0, "batch", "at least one site", jnp.shape(rows)[0])
         if not isinstance(rows, jax.core.Tracer):
-            inside = (np.asarray(rows) >= 0) & (np.asarray(rows) < num_sites)
-            require(inside, "batch", f"sites from 0 to {num_sites - 1}", rows)
-            _check_measured(measured, rows, data["y"])
+            is_site = (np.asarray(rows) >= 0) & (np.asarray(rows) < num_sites)
+            require(is_site, "batch", f"sites from 0 to {num_sites - 1}", rows)
+            _check_same_observations(measured, rows, data["y"])
         if batch.num_groups is not None and not isinstance(batch.num_groups, jax.core.Tracer):
-            same = int(batch.num_groups) == num_sites
-            require(same, "batch.num_groups", f"N = {num_sites} sites", batch.num_groups)
+            is_all = int(batch.num_groups) == num_sites
+            require(is_all, "batch.num_groups", f"N = {num_sites} sites", batch.num_groups)
         return {Z: jnp.asarray(rows)}
 
     return reads
 
 
-def _check_measured(measured: np.ndarray | None, rows: Any, y: Any) -> None:
-    """Raises ValueError where the observations of these sites are not those that were measured."""
+def _check_same_observations(measured: np.ndarray | None, rows: Any, y: Any) -> None:
+    """Raises ValueError if the observations of these sites are not those of the model."""
     if measured is None or isinstance(y, jax.core.Tracer):
         return
     remedy = (
         "They are measured by the model. For other observations make another model; or give the "
         "noise a number."
     )
-    same = np.array_equal(measured[np.asarray(rows)], np.asarray(y))
-    require(same, "data", "the observations of model.data, for noise is unknown", "others", remedy)
+    is_same = np.array_equal(measured[np.asarray(rows)], np.asarray(y))
+    require(
+        is_same, "data", "the observations of model.data, for noise is unknown", "others", remedy
+    )
 
 
 def _predict(
@@ -363,8 +366,8 @@ def _predict(
     def predict(fit: Any, inputs: Any) -> tuple[Any, Any]:
         """Mean and variance of the predictors of new inputs."""
         q = fit.posterior[Z]
-        found = predicted(q, tree.as_arrays(q.hyper), rows(inputs))
-        return found if measure is None else measure.outward(inputs, *found)
+        moments = predicted(q, tree.as_arrays(q.hyper), rows(inputs))
+        return moments if measure is None else measure.outward(inputs, *moments)
 
     return predict
 
@@ -384,31 +387,31 @@ def _score(
         )
         y = data[1] if measure is None else measure.inward(*data)
         y, _ = observations(likelihood(hyper, _means_of_others(estimates)), y)
-        found = densities(dict(estimates), hyper, rows(data[0]), y)
-        return HeldOut.of(np.log(np.maximum(np.asarray(found, np.float64), 1e-300)))
+        values = densities(dict(estimates), hyper, rows(data[0]), y)
+        return HeldOut.of(np.log(np.maximum(np.asarray(values, np.float64), 1e-300)))
 
     return score
 
 
-def _predicted_by(new: Callable) -> Callable[..., tuple[Array, Array]]:
-    def predicted(q: SitePosterior, hyper: Hyper, rows: Any) -> tuple[Array, Array]:
+def _predictor_moments(new: Callable) -> Callable[..., tuple[Array, Array]]:
+    def moments(q: SitePosterior, hyper: Hyper, rows: Any) -> tuple[Array, Array]:
         """Mean and variance of new predictors."""
         at, unexplained = new(hyper, rows)
         mean, variance = q.prior.predict(q.condition(), at)
         return mean, variance + unexplained
 
-    return predicted
+    return moments
 
 
-def _densities_by(likelihood: LikelihoodOf, new: Callable) -> Callable[..., Array]:
-    predicted = _predicted_by(new)
+def _make_densities(likelihood: LikelihoodOf, new: Callable) -> Callable[..., Array]:
+    moments = _predictor_moments(new)
 
     def densities(
         posterior: Mapping[str, Any], hyper: Hyper, rows: Any, y: Any
     ) -> Float[Array, " new"]:
         """p(y* | data), in closed form or by quadrature."""
         lik = likelihood(hyper, _means_of_others(posterior))
-        mean, variance = predicted(posterior[Z], hyper, rows)
+        mean, variance = moments(posterior[Z], hyper, rows)
         y = jnp.broadcast_to(y, mean.shape)
         if lik.density is not None:
             return jax.vmap(lik.density)(y, mean, variance)
@@ -433,19 +436,19 @@ def _others(posterior: Any) -> dict[str, Family]:
     )
 
 
-def stats_of(others: Mapping[str, Family]) -> dict[str, Any]:
+def expected_stats(others: Mapping[str, Family]) -> dict[str, Any]:
     """The statistics of the other globals that the bound reads."""
     return {name: q.expected_stats() for name, q in others.items()}
 
 
 def _means_of_others(posterior: Any) -> dict[str, Any]:
-    """Statistics of the other globals for predictions: exact for a density linear in them, as with
-    wrong labels."""
+    """Statistics of the other globals at their means, for predictions: exact for a density that is
+    linear in them, as with wrong labels."""
     return {name: q.stats(q.mean()) for name, q in _others(posterior).items()}
 
 
-def of_others(likelihood: Any) -> LikelihoodOf:
-    """Raises ValueError where the likelihood is no function of hyperparameters and statistics."""
+def require_function(likelihood: Any) -> LikelihoodOf:
+    """The likelihood; ValueError unless it is a function of hyperparameters and statistics."""
     remedy = (
         "Such as: lambda hyper, s: vijax.likelihood.noisy_labels(s['flip']), with others={'flip': "
         "a Beta}."
@@ -462,9 +465,8 @@ def of_others(likelihood: Any) -> LikelihoodOf:
 
 
 def _dtype(prior: Any) -> Any:
-    return jnp.result_type(
-        jax.tree.leaves(prior)[-1]
-    )  # in every form an array of floats comes last
+    # In every form an array of floats comes last.
+    return jnp.result_type(jax.tree.leaves(prior)[-1])
 
 
 def check_observations(y: Any, num_inputs: int, likelihood: Likelihood) -> None:

@@ -89,7 +89,7 @@ def ard_regression(
 
     relevance = Gamma.from_shape_rate(np.full(dim, relevance_shape), np.full(dim, relevance_rate))
     start = MultivariateNormalGamma.from_parameters(np.zeros(dim), np.eye(dim), 2.0, 1.0)
-    made = energy_model(
+    plain_model = energy_model(
         globals={"coefficients": conditional(start), "relevance": relevance},
         energy=energy,
         prior_energy=prior_energy,
@@ -103,14 +103,13 @@ def ard_regression(
             observed=lambda x, data: jnp.asarray(data[1]),
         ),
     )
-    return expecting(made, expected_response(lambda data: np.asarray(data[1]), shape, rate))
+    return expecting(plain_model, expected_response(lambda data: np.asarray(data[1]), shape, rate))
 
 
 def expected_response(
     responses: Callable[[Any], np.ndarray], shape: float, rate: float
 ) -> PriorExpectation:
-    """The expectations that the gamma prior of the precision of the noise has of responses; their
-    place is free."""
+    """The responses that the gamma prior of the noise precision expects; their location is free."""
     strain = place_scale_strain(0.0, 0.0, 2.0 * rate, 2.0 * shape)
     prior = f"of deviation {math.sqrt(rate / shape):.3g} or more as responses"
     remedy = (
@@ -130,14 +129,13 @@ def _inputs(like: Any, dim: int) -> Float[Array, "N D"]:
 def _responses(
     hyper: Any, values: Any, local: Any, x: Float[Array, "N D"], key: PRNGKeyArray
 ) -> Float[Array, " N"]:
-    found = values["coefficients"]
-    return x @ found.coefficients + jax.random.normal(key, (len(x),), x.dtype) / jnp.sqrt(
-        found.precision
-    )
+    coefficients = values["coefficients"]
+    noise = jax.random.normal(key, (len(x),), x.dtype)
+    return x @ coefficients.coefficients + noise / jnp.sqrt(coefficients.precision)
 
 
 def check_pair(data: PyTree, dim: int) -> None:
-    """Raises ValueError unless data are a pair of finite (N, D) and (N,); names the first bad
+    """Raises ValueError unless data are finite arrays (N, D) and (N,); it names the first bad
     row."""
     require(
         isinstance(data, tuple) and len(data) == 2, "data", "a pair (x, y)", type(data).__name__
@@ -146,8 +144,8 @@ def check_pair(data: PyTree, dim: int) -> None:
     fits = x.ndim == 2 and x.shape[1] == dim and y.shape == x.shape[:1]
     require(fits, "data", f"x of shape (N, {dim}) and y of shape (N,)", f"{x.shape} and {y.shape}")
     bad = np.flatnonzero(~(np.isfinite(x).all(axis=1) & np.isfinite(y)))
-    where = (
+    actual = (
         f"{len(bad)} rows that are not, the first row {bad[0] if len(bad) else None}, counted "
         "from 0"
     )
-    require(not len(bad), "data", "finite numbers", where, "Remove or impute those rows.")
+    require(not len(bad), "data", "finite numbers", actual, "Remove or impute those rows.")

@@ -27,7 +27,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from vijax.data.corpora.corpus import Corpus
 from vijax.families import MatrixNormalWishart, Product
 from vijax.families.vector.matrices import solve
-from vijax.models.structural.group_words import conditional, table_of
+from vijax.models.structural.group_words import conditional, word_table
 from vijax.xla.compiler import step_jit
 
 BLOCK = 1 << 16
@@ -61,11 +61,11 @@ class Documents(NamedTuple):
     tokens: Words
 
 
-EACH = 3
+SWEEPS_PER_DRAW = 3
 """Sweeps from one draw to the next."""
 
 
-def documents_of(
+def chain_documents(
     corpus: Corpus,
     groups: int,
     logits: Any,
@@ -74,18 +74,18 @@ def documents_of(
 ) -> Documents:
     """The documents of a corpus with covariates, at q(z_d) of these means, and precisions beside
     the prior's; `logits` are the statistics of coefficients and precision for which q was found."""
-    of = np.repeat(np.arange(corpus.num_documents), np.diff(corpus.indptr))
+    document = np.repeat(np.arange(corpus.num_documents), np.diff(corpus.indptr))
     covariates: Any = corpus.covariates
     x = covariates[:, :-1] if groups else covariates
     group = covariates[:, -1].astype(int) if groups else np.zeros(len(x), int)
-    word = np.asarray(corpus.indices) + corpus.vocab_size * group[of]
+    word = np.asarray(corpus.indices) + corpus.vocab_size * group[document]
     counts = np.asarray(corpus.counts)
-    tokens = _blocks(np.repeat(of, counts), np.repeat(word, counts), np.ones(counts.sum()))
+    tokens = _blocks(np.repeat(document, counts), np.repeat(word, counts), np.ones(counts.sum()))
     natural = np.einsum("dkl,dl->dk", np.asarray(logits.precision) + site, mean)
     linear = natural - x @ np.asarray(logits.coefficients_times_precision)
     floats = lambda part: jnp.asarray(part, jnp.result_type(float))
     sites = Sites(floats(mean), floats(linear), floats(site))
-    return Documents(floats(x), sites, _blocks(of, word, counts), tokens)
+    return Documents(floats(x), sites, _blocks(document, word, counts), tokens)
 
 
 def _blocks(document: np.ndarray, word: np.ndarray, times: np.ndarray) -> Words:
@@ -97,7 +97,7 @@ def _blocks(document: np.ndarray, word: np.ndarray, times: np.ndarray) -> Words:
     )
 
 
-def drawn(
+def draw_chain(
     groups: int,
     prior: Product,
     stats: Any,
@@ -119,21 +119,29 @@ def drawn(
       number: how many draws.
       callback: called with the number of sweeps that are done, and of all.
     """
-    state, shares, total = (stats, documents.sites.mean, jnp.zeros(())), [], before + EACH * number
-    for done in range(before % EACH or EACH, total + 1, EACH):
-        state = _swept(groups, prior, documents, state, key, max(done - EACH, 0), done)
+    state, shares, total = (
+        (stats, documents.sites.mean, jnp.zeros(())),
+        [],
+        before + SWEEPS_PER_DRAW * number,
+    )
+    for num_sweeps in range(
+        before % SWEEPS_PER_DRAW or SWEEPS_PER_DRAW, total + 1, SWEEPS_PER_DRAW
+    ):
+        state = _run_sweeps(
+            groups, prior, documents, state, key, max(num_sweeps - SWEEPS_PER_DRAW, 0), num_sweeps
+        )
         jax.block_until_ready(
             state
         )  # else sweeps would be told, and could not be interrupted, that are only planned
-        if done > before:
+        if num_sweeps > before:
             shares.append(np.asarray(jax.nn.softmax(state[1])))
         if callback is not None:
-            callback(done, total)
+            callback(num_sweeps, total)
     return np.stack(shares), float(state[2]) / total
 
 
 @functools.partial(step_jit, static_argnums=(0,))
-def _swept(
+def _run_sweeps(
     groups: int,
     prior: Product,
     documents: Documents,
@@ -152,13 +160,13 @@ def sweep(groups: int, prior: Product, documents: Documents, state: Any, key: PR
     proposals."""
     stats, z, accepted = state
     key_z, key_topics, key_own, key_words = jax.random.split(key, 4)
-    table = table_of(groups, stats)
-    z, moved = _moved(stats["logits"], documents, table, z, key_z)
+    table = word_table(groups, stats)
+    z, is_accepted = _move(stats["logits"], documents, table, z, key_z)
     counts = _topics_of_words(documents.tokens, table, z, key_topics)
     laws = conditional(groups, prior, stats, counts, key_own) | {
         "logits": given_z(prior["logits"], documents.x, z)
     }
-    return drawn_stats(laws, key_words), z, accepted + jnp.mean(moved)
+    return drawn_stats(laws, key_words), z, accepted + jnp.mean(is_accepted)
 
 
 def drawn_stats(laws: Mapping[str, Any], key: PRNGKeyArray) -> dict[str, Any]:
@@ -179,7 +187,7 @@ def given_z(
     )
 
 
-def _moved(
+def _move(
     logits: Any,
     documents: Documents,
     table: Float[Array, "W K"],
@@ -197,12 +205,12 @@ def _moved(
     factor = jnp.linalg.cholesky(logits.precision[None] + sites.precision)
     noise = jax.random.normal(key_noise, z.shape, z.dtype)
     at = lambda b, trans: solve(factor, b[..., None], trans=trans)[..., 0]
-    tried = at(at(linear, 0) + noise, 1)
+    proposal = at(at(linear, 0) + noise, 1)
     excess = functools.partial(_excess, documents, table)
     accepted = jnp.log(jax.random.uniform(key_accept, z.shape[:1], z.dtype)) < excess(
-        tried
+        proposal
     ) - excess(z)
-    return jnp.where(accepted[:, None], tried, z), accepted
+    return jnp.where(accepted[:, None], proposal, z), accepted
 
 
 def _excess(
@@ -231,8 +239,8 @@ def _topics_of_words(
     shares, words = jax.nn.softmax(z), jnp.exp(table)
     topics = table.shape[1]
 
-    def add(total: Array, given: Any) -> Any:
-        block, key = given
+    def add(total: Array, block_and_key: Any) -> Any:
+        block, key = block_and_key
         below = jnp.cumsum(shares[block.document] * words[block.word], 1)
         u = jax.random.uniform(key, below.shape[:1], below.dtype) * below[:, -1]
         topic = jnp.minimum(jnp.sum(below <= u[:, None], 1), topics - 1)

@@ -16,7 +16,7 @@ from vijax.evaluate.score import Score
 from vijax.evaluate.token_order import token_order
 
 
-def completed(
+def completion_score(
     shares: Callable[[Minibatch, PRNGKeyArray], list[Any]],
     words: Float[np.ndarray, "G K V"],
     corpus: Corpus,
@@ -81,8 +81,8 @@ def halves(corpus: Corpus, key: PRNGKeyArray) -> tuple[Corpus, Corpus]:
 
 
 def _with_counts(corpus: Corpus, counts: np.ndarray) -> Corpus:
-    kept = counts > 0
-    indptr = np.concatenate([[0], np.cumsum(kept)])[corpus.indptr]
+    is_used = counts > 0
+    indptr = np.concatenate([[0], np.cumsum(is_used)])[corpus.indptr]
     return dataclasses.replace(
-        corpus, indptr=indptr, indices=corpus.indices[kept], counts=counts[kept], notes=()
+        corpus, indptr=indptr, indices=corpus.indices[is_used], counts=counts[is_used], notes=()
     )

@@ -47,7 +47,7 @@ class Covariates:
     @classmethod
     def read(cls, prevalence: str, content: str | None, table: Any) -> Covariates:
         """Those of a table. Raises ValueError on a formula or column that cannot be read."""
-        design = one_sided(prevalence, table)
+        design = read_terms(prevalence, table)
         levels = None if content is None else _labels(table, content).levels()
         enough = levels is None or len(levels.names) > 1
         require(
@@ -77,7 +77,7 @@ class Covariates:
         ]
         return hashlib.blake2b(repr(learnt).encode(), digest_size=16).hexdigest()
 
-    def of(self, corpus: Corpus, table: Any) -> Corpus:
+    def attach(self, corpus: Corpus, table: Any) -> Corpus:
         """Documents with their covariates, the group last. Raises ValueError as
         `vijax.models.Stm.described` does."""
         check_rows(corpus, table)
@@ -92,7 +92,7 @@ class Covariates:
         return dataclasses.replace(corpus, covariates=columns, described_by=self.mark)
 
 
-def one_sided(formula: str, table: Any, argument: str = "prevalence") -> formulas.Design:
+def read_terms(formula: str, table: Any, argument: str = "prevalence") -> formulas.Design:
     """A formula of covariates and a table, read. Raises ValueError where it has a response or group
     effects."""
     is_one = isinstance(formula, str) and formula.strip().startswith("~")

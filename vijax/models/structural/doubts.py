@@ -17,7 +17,7 @@ STUCK = 0.1
 """Share of proposals below which a chain of a few hundred sweeps says little."""
 
 
-def notes_on(corpus: Corpus, sweeps: int, accepted: float = 1.0) -> tuple[str, ...]:
+def interval_notes(corpus: Corpus, sweeps: int, accepted: float = 1.0) -> tuple[str, ...]:
     """Sentences on the intervals of effects; none where nothing is known against them.
 
     Args:
@@ -25,9 +25,9 @@ def notes_on(corpus: Corpus, sweeps: int, accepted: float = 1.0) -> tuple[str, .
       sweeps: of the chain before the first draw; 0: shares are drawn at fitted topics.
       accepted: share of the chain's proposals that were accepted.
 
-    >>> notes_on(Corpus.from_counts([[40, 60]]), 300)
+    >>> interval_notes(Corpus.from_counts([[40, 60]]), 300)
     ()
-    >>> print(*notes_on(Corpus.from_counts([[10, 14]]), 300))
+    >>> print(*interval_notes(Corpus.from_counts([[10, 14]]), 300))
     Documents are short (24 words on average): intervals may be too narrow. ...
     """
     notes, words = [], corpus.num_tokens / corpus.num_documents

@@ -18,7 +18,7 @@ from vijax.models.structural.covariates import Covariates
 from vijax.terminal import printable
 from vijax.xla.content_keys import distinct_row_keys
 
-EACH = 10
+DRAWS_PER_SHARES = 10
 """Draws of the coefficients for each draw of the shares."""
 ROUNDING = 1e-6
 """How far a share may leave 0 to 1 by rounding."""
@@ -89,30 +89,32 @@ class Effects:
         A line that regression finds may leave 0 to 1, beyond the data or between them. Each draw is
         then the nearest one whose shares are from 0 to 1 and add up to one (`nearest_shares`), so
         that means and intervals are shares too."""
-        return self._summed(self._at(table))._replace(notes=self.design.read_rows(table).notes)
+        return self._summary(self._row_shares(table))._replace(
+            notes=self.design.read_rows(table).notes
+        )
 
     def difference(self, table: Any, other: Any) -> Shares:
         """Expected shares at rows of a table less those at the rows of another, both as of `at`."""
-        return self._summed(self._at(table) - self._at(other))
+        return self._summary(self._row_shares(table) - self._row_shares(other))
 
     def outside(self, table: Any) -> float:
         """The share of draws at rows of a table that `at` moves, because a share of theirs is not
         from 0 to 1."""
-        return float(np.mean(self._is_outside(self._line(table))))
+        return float(np.mean(self._leaves_range(self._line(table))))
 
-    def _at(self, table: Any) -> Float[np.ndarray, "S K rows"]:
+    def _row_shares(self, table: Any) -> Float[np.ndarray, "S K rows"]:
         line = self._line(table)
-        return np.where(self._is_outside(line), nearest_shares(line, axis=1), line)
+        return np.where(self._leaves_range(line), nearest_shares(line, axis=1), line)
 
     def _line(self, table: Any) -> Float[np.ndarray, "S K rows"]:
         return self.draws @ self.design.read_rows(table).x.T
 
-    def _is_outside(self, line: Float[np.ndarray, "S K rows"]) -> np.ndarray:
+    def _leaves_range(self, line: Float[np.ndarray, "S K rows"]) -> np.ndarray:
         """Draws of shares, some of which are not from 0 to 1, (S, 1, rows)."""
         beyond = (line < -ROUNDING) | (line > 1 + ROUNDING)
         return np.any(beyond, axis=1, keepdims=True) & self.of_shares
 
-    def _summed(self, lines: Float[np.ndarray, "S K rows"]) -> Shares:
+    def _summary(self, lines: Float[np.ndarray, "S K rows"]) -> Shares:
         ends = np.quantile(lines, [0.5 - 0.5 * self.level, 0.5 + 0.5 * self.level], axis=0)
         return Shares(lines.mean(0), lines.std(0, ddof=1), *ends)
 
@@ -125,9 +127,9 @@ class Effects:
             f"{50 - 50 * self.level:g} %",
             f"{50 + 50 * self.level:g} %",
         ]
-        each = (self.mean, self.sd, self.low, self.high)
+        columns = (self.mean, self.sd, self.low, self.high)
         lines = [
-            [f"{k}" if j == 0 else "", label, *(f"{x[k, j]:.4f}" for x in each)]
+            [f"{k}" if j == 0 else "", label, *(f"{x[k, j]:.4f}" for x in columns)]
             for k in range(self.draws.shape[1])
             for j, label in enumerate(self.labels)
         ]
@@ -155,7 +157,7 @@ def nearest_shares(x: np.ndarray, axis: int = -1) -> np.ndarray:
     return np.moveaxis(np.maximum(x - level, 0.0), -1, axis)
 
 
-def drawn_shares(
+def draw_shares(
     logits: Any, local: Any, key: PRNGKeyArray, number: int
 ) -> Float[Array, "docs S K"]:
     """Draws of softmax(z_d) from q(z_d) of each document; an even number of them. Each document has
@@ -166,7 +168,7 @@ def drawn_shares(
     return jax.nn.softmax(gaussian_draws(key, local.mean, jnp.linalg.cholesky(cov), number))
 
 
-def composed(
+def compose(
     shares: Float[np.ndarray, "docs S K"],
     x: Float[np.ndarray, "docs P"],
     design: Design,
@@ -189,27 +191,29 @@ def composed(
     require(num_docs > width, "formula", f"fewer columns than the {num_docs} documents", width)
     y = np.asarray(shares, float).reshape(num_docs, -1)
     fitted = np.linalg.lstsq(x, y, rcond=None)[0]
-    left = (y - x @ fitted).reshape(num_docs, num_draws, num_topics)
+    residuals = (y - x @ fitted).reshape(num_docs, num_draws, num_topics)
     values, vectors = np.linalg.eigh(
-        np.einsum("dsk,dsl->skl", left, left, optimize=True) / (num_docs - width)
+        np.einsum("dsk,dsl->skl", residuals, residuals, optimize=True) / (num_docs - width)
     )
     spread = (
         vectors * np.sqrt(np.maximum(values, 0.0))[:, None]
     )  # the shares sum to one: a value is 0
     noise = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    drawn = np.linalg.solve(root, noise.normal(size=(EACH, num_draws, width, num_topics)))
+    scaled_noise = np.linalg.solve(
+        root, noise.normal(size=(DRAWS_PER_SHARES, num_draws, width, num_topics))
+    )
     coefficients = fitted.reshape(width, num_draws, num_topics).swapaxes(
         0, 1
-    ) + drawn @ spread.swapaxes(1, 2)
+    ) + scaled_noise @ spread.swapaxes(1, 2)
     return Effects(
         design.labels, coefficients.swapaxes(2, 3).reshape(-1, num_topics, width), level, design
     )
 
 
-def in_units(drawn: Float[np.ndarray, "S P K"], covariates: Covariates, level: float) -> Effects:
+def to_units(draws: Float[np.ndarray, "S P K"], covariates: Covariates, level: float) -> Effects:
     """Coefficients on the columns as they are, from draws of those on standardised columns."""
     require(0 < level < 1, "level", "a probability between 0 and 1", level)
-    design, coefficients = covariates.design, drawn / covariates.scale[:, None]
+    design, coefficients = covariates.design, draws / covariates.scale[:, None]
     if "Intercept" in design.labels:
         coefficients[:, design.labels.index("Intercept")] -= np.einsum(
             "j,sjk->sk", covariates.centre, coefficients

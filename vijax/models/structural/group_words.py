@@ -13,11 +13,11 @@ from vijax.families import Beta, Dirichlet, Product
 from vijax.families.discrete.by_word import TransposedDirichletStats
 
 
-def by_group(groups: int, stats: Any) -> tuple[TransposedDirichletStats, int]:
+def group_table(groups: int, stats: Any) -> tuple[TransposedDirichletStats, int]:
     """log of (1 - pi_gk) beta_kv + pi_gk delta_gkv by group and word, (G W, K), and W."""
-    shared, own = (_by_word(stats[name]) for name in ("topics", "content"))
+    shared, group_words = (_word_rows(stats[name]) for name in ("topics", "content"))
     size, topics = shared.shape
-    of_groups = jnp.moveaxis(own.reshape(size, groups, topics), 1, 0)
+    of_groups = jnp.moveaxis(group_words.reshape(size, groups, topics), 1, 0)
     switch = stats["own"]
     log_probs = jnp.logaddexp(
         shared[None] + switch.log1m[:, None, :], of_groups + switch.log[:, None, :]
@@ -25,10 +25,10 @@ def by_group(groups: int, stats: Any) -> tuple[TransposedDirichletStats, int]:
     return TransposedDirichletStats(log_probs.reshape(groups * size, topics)), size
 
 
-def table_of(groups: int, stats: Any) -> Float[Array, "W K"]:
+def word_table(groups: int, stats: Any) -> Float[Array, "W K"]:
     """Log probabilities of words by topic; with groups of the words of one after those of
     another."""
-    return by_group(groups, stats)[0].by_word if groups else _by_word(stats["topics"])
+    return group_table(groups, stats)[0].by_word if groups else _word_rows(stats["topics"])
 
 
 def conditional(
@@ -41,24 +41,26 @@ def conditional(
         return {"topics": Dirichlet(prior["topics"].concentration + counts.T)}  # type: ignore[attr-defined]
     topics = counts.shape[1]
     by_group_and_word = counts.reshape(groups, -1, topics)
-    own = jnp.moveaxis(_by_word(stats["content"]).reshape(-1, groups, topics), 1, 0)
+    own_words = jnp.moveaxis(_word_rows(stats["content"]).reshape(-1, groups, topics), 1, 0)
     share = jnp.exp(
-        own + stats["own"].log[:, None] - table_of(groups, stats).reshape(groups, -1, topics)
+        own_words
+        + stats["own"].log[:, None]
+        - word_table(groups, stats).reshape(groups, -1, topics)
     )
-    apart = jax.random.binomial(key, by_group_and_word, jnp.clip(share, 0.0, 1.0))
-    shared = by_group_and_word - apart
-    of_own = jnp.moveaxis(apart, 1, 2)
+    own_counts = jax.random.binomial(key, by_group_and_word, jnp.clip(share, 0.0, 1.0))
+    shared = by_group_and_word - own_counts
+    of_own = jnp.moveaxis(own_counts, 1, 2)
     return {
         "topics": Dirichlet(prior["topics"].concentration + shared.sum(0).T),  # type: ignore[attr-defined]
         "content": Dirichlet(prior["content"].concentration + of_own.reshape(groups * topics, -1)),  # type: ignore[attr-defined]
         "own": Beta(
             *(
                 x + y.sum(1)
-                for x, y in zip(jax.tree.leaves(prior["own"]), (apart, shared), strict=True)
+                for x, y in zip(jax.tree.leaves(prior["own"]), (own_counts, shared), strict=True)
             )
         ),
     }
 
 
-def _by_word(table: Any) -> Float[Array, "W K"]:
+def _word_rows(table: Any) -> Float[Array, "W K"]:
     return table.by_word if isinstance(table, TransposedDirichletStats) else table.log.T

@@ -58,19 +58,19 @@ from vijax.inference.expectation import vector_monte_carlo
 from vijax.models.documents.ctm import cold, expected_shares, local_elbo, seeded_topics
 from vijax.models.structural import chain
 from vijax.models.structural import effects as of_effects
-from vijax.models.structural.completion import completed
-from vijax.models.structural.covariates import Covariates, check_index, check_rows, one_sided
-from vijax.models.structural.doubts import notes_on
-from vijax.models.structural.group_words import by_group
+from vijax.models.structural.completion import completion_score
+from vijax.models.structural.covariates import Covariates, check_index, check_rows, read_terms
+from vijax.models.structural.doubts import interval_notes
+from vijax.models.structural.group_words import group_table
 from vijax.predict.questions import infer_documents
 from vijax.topics.anchors import AnchorTopics, anchor_words
 from vijax.topics.summary import typical_rows
 from vijax.xla.by_value import cache_by_value, pickle_as_call
 from vijax.xla.compiler import step_jit
 
-OWN = 2.0, 8.0
+OWN_SHARE = 2.0, 8.0
 """Prior of the share of a group's own words in a topic: a fifth, worth ten words."""
-MANY = 10
+MOST_WITH_HESSIANS = 10
 """Topics beyond which the E-step has curvatures by slopes."""
 TOL = 0.01
 """Gain of a step, in nats, below which a document is left until the next visit."""
@@ -107,7 +107,7 @@ class Stm(Model):
         """
         if corpus.vocabulary is not None and corpus.vocabulary != self.data.vocabulary:
             corpus = with_vocabulary(corpus, self.data.vocabulary or ())
-        return self.covariates.of(corpus, table)
+        return self.covariates.attach(corpus, table)
 
     # --- what a fit says --------------------------------------------------------------------------
     def coefficients(
@@ -123,8 +123,8 @@ class Stm(Model):
           num_draws: draws of the coefficients.
         """
         self._check_words(fit)
-        drawn = fit.posterior["logits"].sample(key, (num_draws,)).coefficients
-        return of_effects.in_units(np.asarray(drawn, float), self.covariates, level)
+        draws = fit.posterior["logits"].sample(key, (num_draws,)).coefficients
+        return of_effects.to_units(np.asarray(draws, float), self.covariates, level)
 
     def effects(
         self,
@@ -172,8 +172,8 @@ class Stm(Model):
         check_key(key)
         self._check_words(fit)
         remedy = "Pass their table too: effects(fit, table=table, corpus=corpus, key=key)."
-        alone = corpus is not None and corpus is not self.data and table is None
-        require(not alone, "table", "the rows of the other documents", "none", remedy)
+        lacks_table = corpus is not None and corpus is not self.data and table is None
+        require(not lacks_table, "table", "the rows of the other documents", "none", remedy)
         corpus = corpus if corpus is None or corpus is self.data else fit.in_words(corpus, "corpus")
         require_integers(num_draws=num_draws)
         require_integers(0, sweeps=sweeps)
@@ -183,15 +183,18 @@ class Stm(Model):
             (self.data if corpus is None else corpus),
         )
         check_rows(corpus, table)
-        design = self.covariates.design if formula is None else one_sided(formula, table)
+        design = self.covariates.design if formula is None else read_terms(formula, table)
         x = design.rows.x if formula is None and table is self.table else design.read_rows(table).x
         key_shares, key_effects = jax.random.split(key)
         if by_chain:
             shares, accepted = self._draws_of_chain(fit, key_shares, sweeps, num_draws, callback)
-            notes = notes_on(corpus, sweeps, accepted)
+            notes = interval_notes(corpus, sweeps, accepted)
         else:
-            shares, notes = self._draws(fit, corpus, key_shares, num_draws), notes_on(corpus, 0)
-        effects = of_effects.composed(shares, x, design, key_effects, level)
+            shares, notes = (
+                self._draws(fit, corpus, key_shares, num_draws),
+                interval_notes(corpus, 0),
+            )
+        effects = of_effects.compose(shares, x, design, key_effects, level)
         return dataclasses.replace(effects, notes=notes)
 
     def find_thoughts(
@@ -231,8 +234,8 @@ class Stm(Model):
             actual,
             "Make the model of the formula and the table of the fit.",
         )
-        own, known = self.data.vocabulary, fit.vocabulary
-        is_own = own is None or known is None or are_same(own, known)
+        own_words, fit_words = self.data.vocabulary, fit.vocabulary
+        is_own = own_words is None or fit_words is None or are_same(own_words, fit_words)
         require(
             is_own,
             "fit",
@@ -246,8 +249,8 @@ class Stm(Model):
     ) -> Float[np.ndarray, "docs S K"]:
         """Draws of the shares of documents from q(z_d)."""
         read = _Draws(number + number % 2)
-        drawn = infer_documents(read, fit.alg.spec, fit.state.hyper, fit.posterior, corpus, key)
-        return np.asarray(drawn)[:, :number]
+        shares = infer_documents(read, fit.alg.spec, fit.state.hyper, fit.posterior, corpus, key)
+        return np.asarray(shares)[:, :number]
 
     def _draws_of_chain(
         self,
@@ -265,13 +268,13 @@ class Stm(Model):
         )
         logits = fit.alg.spec.estimand.choice("logits").point(fit.posterior["logits"])
         groups = len(self.covariates.groups)
-        documents = chain.documents_of(self.data, groups, logits, *sites)
-        laws = {name: _law_of(estimate) for name, estimate in fit.estimates.items()}
+        documents = chain.chain_documents(self.data, groups, logits, *sites)
+        laws = {name: _estimate_law(estimate) for name, estimate in fit.estimates.items()}
         prior, start = self.prior(fit.state.hyper), chain.drawn_stats(laws, key_start)
-        drawn, accepted = chain.drawn(
+        shares, accepted = chain.draw_chain(
             groups, prior, start, documents, key_chain, sweeps, number, callback
         )
-        return drawn.swapaxes(0, 1), accepted
+        return shares.swapaxes(0, 1), accepted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -282,8 +285,7 @@ class _Draws:
 
     def __call__(self, model: Model, stats: Any, said: LocalElbo, key: PRNGKeyArray) -> list[Array]:
         return [
-            of_effects.drawn_shares(stats["logits"], local, key, self.number)
-            for local in said.local
+            of_effects.draw_shares(stats["logits"], local, key, self.number) for local in said.local
         ]
 
 
@@ -371,24 +373,28 @@ def stm(
         len(covariates.design.labels),
         len(covariates.groups),
     )
-    made = _model(
+    plain_model = _model(
         sizes, eta, content_eta, strength, estep or _estep(num_topics), num_samples, seed, anchored
     )
-    parts = {field.name: getattr(made, field.name) for field in dataclasses.fields(Model)}
-    if made.form.documents is not None:
+    parts = {field.name: getattr(plain_model, field.name) for field in dataclasses.fields(Model)}
+    if plain_model.form.documents is not None:
         words = None if corpus.vocabulary is None else tuple(corpus.vocabulary)
-        documents = made.form.documents._replace(vocabulary=words, described_by=covariates.mark)
-        parts["form"] = dataclasses.replace(made.form, documents=documents)
-    one = Stm(**parts, data=covariates.of(corpus, table), covariates=covariates, table=table)
+        documents = plain_model.form.documents._replace(
+            vocabulary=words, described_by=covariates.mark
+        )
+        parts["form"] = dataclasses.replace(plain_model.form, documents=documents)
+    model = Stm(**parts, data=covariates.attach(corpus, table), covariates=covariates, table=table)
     settings = prevalence, content, eta, content_eta, strength, start, estep, num_samples, seed
-    return pickle_as_call(one, stm, num_topics, corpus, table, *settings)
+    return pickle_as_call(model, stm, num_topics, corpus, table, *settings)
 
 
 def _estep(num_topics: int) -> Any:
     """The default E-step. With many topics Hessians of all draws cost more than what they give to
     the bound. The next step visits the documents again, so that their last digits need not be found
     at each."""
-    many: Literal["slopes", "hessians"] = "slopes" if num_topics > MANY else "hessians"
+    many: Literal["slopes", "hessians"] = (
+        "slopes" if num_topics > MOST_WITH_HESSIANS else "hessians"
+    )
     return esteps.proximal_gradient(
         vector_monte_carlo(64, antithetic=True, matched=True, curvature=many), tol=TOL
     )
@@ -436,7 +442,9 @@ def _model(
                 hyper["content_eta"], sizes.groups * sizes.topics, sizes.words
             )
             shape = sizes.groups, sizes.topics
-            laws["own"] = Beta.from_alpha_beta(np.full(shape, OWN[0]), np.full(shape, OWN[1]))
+            laws["own"] = Beta.from_alpha_beta(
+                np.full(shape, OWN_SHARE[0]), np.full(shape, OWN_SHARE[1])
+            )
         return Product(laws)
 
     bound = functools.partial(_bound, sizes, num_samples, seed)
@@ -464,8 +472,8 @@ def _model(
 def _logits(sizes: _Sizes, strength: float, degrees: float) -> MatrixNormalWishart:
     """Coefficients near 0, worth `strength` documents; E[Sigma^-1] = I."""
     size = sizes.topics
-    location, own = np.zeros((sizes.columns, size)), strength * np.eye(sizes.columns)
-    return MatrixNormalWishart.from_parameters(location, own, degrees, np.eye(size) / degrees)
+    location, strengths = np.zeros((sizes.columns, size)), strength * np.eye(sizes.columns)
+    return MatrixNormalWishart.from_parameters(location, strengths, degrees, np.eye(size) / degrees)
 
 
 # --- the bound ------------------------------------------------------------------------------------
@@ -487,9 +495,9 @@ def _bound(
         require(actual == f"{width}", "data", f"documents with {width} covariates", actual, remedy)
     size = None
     if sizes.groups:
-        table, size = by_group(sizes.groups, stats)
+        table, size = group_table(sizes.groups, stats)
         stats = {**stats, "topics": table}
-        batch = batch._replace(data=tuple(_in_group(docs, size) for docs in batch.data))
+        batch = batch._replace(data=tuple(_shift_words(docs, size) for docs in batch.data))
     law = functools.partial(_law, sizes.columns)
     return local_elbo(num_samples, seed, law, hyper, stats, batch, key, estep, num_words=size)
 
@@ -502,7 +510,7 @@ def _law(columns: int, logits: Any, docs: Documents) -> NormalWishartStats:
     return NormalWishartStats(linear, logits.precision, quadratic, logits.log_det)
 
 
-def _in_group(docs: Documents, size: int) -> Documents:
+def _shift_words(docs: Documents, size: int) -> Documents:
     """The documents, their words those of the group of each."""
     group = docs.covariates[:, -1].astype(jnp.int32)  # type: ignore[index]
     return dataclasses.replace(docs, words=docs.words + size * group[:, None])
@@ -526,7 +534,7 @@ def _start(
         topics = Dirichlet(prior["topics"].concentration + _anchored_counts(anchored, batch))  # type: ignore[attr-defined]
     laws = {"logits": logits, "topics": topics}
     if sizes.groups:
-        share = OWN[0] / sum(OWN) / sizes.groups
+        share = OWN_SHARE[0] / sum(OWN_SHARE) / sizes.groups
         counts = share * (topics.concentration - prior["topics"].concentration)  # type: ignore[attr-defined]
         before = prior["content"].concentration  # type: ignore[attr-defined]
         laws["content"] = Dirichlet(before + jnp.tile(counts, (sizes.groups, 1)))
@@ -546,10 +554,10 @@ def _score(
     sizes: _Sizes, bound: Any, estep: Any, hyper: Hyper, estimates: Estimates, data: Any, key: Any
 ) -> Any:
     """Document completion with the prior of each document by its covariates."""
-    stats = {name: _law_of(estimate).expected_stats() for name, estimate in estimates.items()}
+    stats = {name: _estimate_law(estimate).expected_stats() for name, estimate in estimates.items()}
     shares = functools.partial(_shares, bound, estep, hyper, stats)
     groups = None if not sizes.groups else np.asarray(data.covariates)[:, -1].astype(int)
-    return completed(shares, np.asarray(_words(sizes.groups, estimates)), data, groups, key)
+    return completion_score(shares, np.asarray(_words(sizes.groups, estimates)), data, groups, key)
 
 
 @functools.partial(step_jit, static_argnums=(0, 1))
@@ -557,19 +565,19 @@ def _shares(
     bound: Any, estep: Any, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray
 ) -> list[Array]:
     """Expected shares of documents."""
-    said = bound(hyper, stats, batch, key, estep)
-    return [expected_shares(stats["logits"], local, key) for local in said.local]
+    elbo = bound(hyper, stats, batch, key, estep)
+    return [expected_shares(stats["logits"], local, key) for local in elbo.local]
 
 
-def _law_of(estimate: Any) -> Any:
+def _estimate_law(estimate: Any) -> Any:
     return estimate.law if isinstance(estimate, Point) else estimate
 
 
 def _words(groups: int, estimates: Estimates) -> Float[Array, "G K V"]:
     """Expected probabilities of words by group and topic."""
-    shared = _law_of(estimates["topics"]).mean()
+    shared = _estimate_law(estimates["topics"]).mean()
     if not groups:
         return shared[None]
-    own = _law_of(estimates["content"]).mean().reshape(groups, *shared.shape)
-    switch = _law_of(estimates["own"]).mean()[:, :, None]
-    return (1 - switch) * shared[None] + switch * own
+    own_words = _estimate_law(estimates["content"]).mean().reshape(groups, *shared.shape)
+    switch = _estimate_law(estimates["own"]).mean()[:, :, None]
+    return (1 - switch) * shared[None] + switch * own_words

@@ -24,7 +24,7 @@ from vijax.inference.expectation import exact
 from vijax.inference.learning import learn
 from vijax.inference.likelihood import Likelihood, bernoulli_logit
 from vijax.inference.sites import FeatureForm, Prior
-from vijax.models.regressions.kernels import kernel_named
+from vijax.models.regressions.kernels import find_kernel
 from vijax.models.regressions.predictors import Predictors, predictors
 from vijax.sklearn.parts.base import apply_by_row, size_with_padding
 from vijax.sklearn.parts.rows import RowFit, fit_rows
@@ -134,7 +134,7 @@ def linear_model(num_sites: int, dim: int, observed: str) -> Predictors:
 def process(num_sites: int, dim: int, observed: str, kernel: Any, lengths: int) -> Predictors:
     """z ~ GP(0, kernel), of `OBSERVATIONS` or "bernoulli"; one length for all columns, or one for
     each."""
-    kernel_of: Any = kernel_named(kernel) if isinstance(kernel, str) else lambda hyper: kernel
+    kernel_of: Any = find_kernel(kernel) if isinstance(kernel, str) else lambda hyper: kernel
     hyper = (
         {"scale": 1.0, "length": np.ones(lengths) if lengths > 1 else 1.0}
         if isinstance(kernel, str)
