@@ -1,5 +1,4 @@
-"""Data as steps and models read them: minibatches, documents as bags of words, and the form of data
-of a model."""
+"""The data that steps and models read: minibatches, documents as bags of words, and `DataForm`."""
 
 from __future__ import annotations
 
@@ -24,16 +23,16 @@ class Minibatch(NamedTuple):
 
     Attributes:
       data: a pytree of arrays of fixed shapes, which the model reads.
-      num_groups: N, the number of groups in the whole data set; None where the minibatch is the
-          whole set.
-      weights: 1 for a group, 0 for padding, where all arrays have one leading axis of groups; None
-        where all groups count, or where the data have weights of their own.
-      local: the locals from which an iterative E-step starts: those that full-data algorithms
-        carry, or those of these groups when they were last seen (`vijax.warm`); else None.
-      part: the number of this part, where the data set is cut into parts once for all
-          (`vijax.memoized`).
-      rows: the place of each group among the N, and N for padding; for documents a tuple with an
-        array for each of the `Documents`. None where the places are not known.
+      num_groups: N, the number of groups in the whole data set; None if the minibatch is the whole
+        set.
+      weights: 1 for a group, 0 for padding, if all arrays have one leading axis of groups; None if
+        all groups count, or the data have their own weights.
+      local: the locals at which an iterative E-step starts, which full-data algorithms carry, or
+        which these groups had at their last visit (`vijax.warm`); else None.
+      part: the index of this part, if the data set is cut into parts once for all
+        (`vijax.memoized`).
+      rows: the index of each group among the N, and N for padding; for documents a tuple with an
+        array for each of the `Documents`. None if they are unknown.
     """
 
     data: PyTree
@@ -51,14 +50,14 @@ class Documents:
 
     Attributes:
       words: word ids; padding slots hold 0.
-      counts: how often each word occurs; 0 in padding slots.
+      counts: number of occurrences of each word; 0 in padding slots.
       weights: 1 for a document, 0 for a padding row.
-      max_tokens: static bound on the tokens of any row (a shape: it sizes the E-steps that walk
-          over tokens).
+      max_tokens: static bound on the tokens of any row (a shape: E-steps that walk over tokens
+        depend on it).
       covariates: numbers of each document that the model reads beside its words; 0 in padding rows.
-          None: none.
-      codes: of each document by what it holds (`vijax.xla.content_keys.bag_codes`), where word
-        ids do not say it; None where they do.
+        None if there are none.
+      codes: a code of the content of each document (`vijax.xla.content_keys.bag_codes`), if word
+        ids do not define it; else None.
     """
 
     words: Int[Array, "docs slots"]
@@ -70,9 +69,9 @@ class Documents:
 
 
 def one_group(data: PyTree) -> PyTree:
-    """The data as a data set of one group; None stands for the data of a model that reads none."""
-    first = lambda x: (x if isinstance(x, jax.Array) else np.asarray(x))[None]
-    return jax.tree.map(first, 0.0 if data is None else data)
+    """The data as a data set of one group. None is the data of a model that reads none."""
+    add_axis = lambda x: (x if isinstance(x, jax.Array) else np.asarray(x))[None]
+    return jax.tree.map(add_axis, 0.0 if data is None else data)
 
 
 def count_rows(data: PyTree) -> int:
@@ -87,16 +86,15 @@ def count_rows(data: PyTree) -> int:
     10
     """
     shapes = [np.shape(x) for x in jax.tree.leaves(data)]
-    inside = {shape[1:2] for shape in shapes}
+    second_axes = {shape[1:2] for shape in shapes}
     has_columns = any(len(shape) > 2 for shape in shapes)
-    return shapes[0][0] * (
-        shapes[0][1] if len(shapes) > 1 and has_columns and len(inside) == 1 else 1
-    )
+    if len(shapes) > 1 and has_columns and len(second_axes) == 1:
+        return shapes[0][0] * shapes[0][1]
+    return shapes[0][0]
 
 
 def is_whole(batch: Minibatch) -> bool:
-    """True where a batch is known to hold all N groups; where N or weights are traced they are not
-    known."""
+    """True if a batch is known to have all N groups. It is unknown if N or weights are traced."""
     if batch.num_groups is None:
         return True
     is_documents = lambda x: isinstance(x, Documents)
@@ -114,7 +112,7 @@ def is_whole(batch: Minibatch) -> bool:
 def weighted_sum(
     weights: Float[Array, " groups"], values: Float[Array, " groups"]
 ) -> Float[Array, ""]:
-    """<weights, values>, in which rows of weight 0 are left out: 0 times NaN is NaN.
+    """<weights, values> without rows of weight 0, because 0 times NaN is NaN.
 
     >>> float(weighted_sum(jnp.array([1.0, 0.0]), jnp.array([2.0, jnp.nan])))
     2.0
@@ -123,9 +121,9 @@ def weighted_sum(
 
 
 def fill_padding(data: PyTree, weights: Float[Array, " groups"]) -> PyTree:
-    """The data with a copy of a row that counts in the place of each row of weight 0. So no number
-    of the padding reaches a bound or its gradient: the logarithm of a padded 0 is -inf, and 0 times
-    -inf is NaN. Leaves without the axis of groups stay as they are.
+    """The data with each row of weight 0 replaced by a copy of a row that counts. So no number of
+    the padding reaches a bound or its gradient: the logarithm of a padded 0 is -inf, and 0 times
+    -inf is NaN. Leaves without the axis of groups do not change.
 
     >>> print(fill_padding(jnp.array([0.0, 3.0, 4.0]), jnp.array([0.0, 1.0, 1.0])))
     [3. 3. 4.]
@@ -143,17 +141,17 @@ def fill_padding(data: PyTree, weights: Float[Array, " groups"]) -> PyTree:
 
 
 class DocumentForm(NamedTuple):
-    """The form of data that are bags of words, which the text readers of `vijax.data` supply."""
+    """The form of bags of words, which the text readers of `vijax.data` supply."""
 
-    vocab_size: int  # V, which is above all ids of words
-    # The names of globals that are tables over the words, and for each the names of the
-    # hyperparameters that its store by row reads (`vijax.families.stores`); the model's prior is
-    # the value of the first, where that is a family. A batch then needs the rows of its own words
-    # only, and the bound reads these statistics. `vijax.topics.by_words` needs this. Tables are
+    vocab_size: int  # V, larger than all ids of words
+    # Names of globals that are tables over the words; and for each the names of the hyperparameters
+    # that its store by row reads (`vijax.families.stores`). The prior is the value of the first
+    # hyperparameter, if that is a family. A batch then needs only the rows of its own words, and
+    # the bound reads their statistics, as `vijax.topics.by_words` requires. Tables are either
     # Dirichlets of batch shape (K,), with ("eta",), the concentration (`word_concentration`,
     # `word_prior`): the bound reads `stats[name].log` (K, words) or `stats[name].by_word` (words,
-    # K) of any number of words; gammas (V, K), with (shape, rate) of the prior, a number each: the
-    # bound reads log of any number of rows, and of the values no more than sums over all rows and
+    # K) for any number of words. Or they are gammas (V, K), with (shape, rate) of the prior, two
+    # numbers: the bound reads log of any number of rows, but values only as sums over all rows and
     # over columns (`vijax.families.scalar.gamma_by_row`)
     by_word: Mapping[str, tuple[str, ...]] = types.MappingProxyType({})
     # (hyper, concentrations of topics by word, their totals, `Documents`, L, share that may be left
@@ -162,27 +160,26 @@ class DocumentForm(NamedTuple):
     # one global by word are those of pairs (`vijax.families.discrete.by_pair`). None if the bound
     # cannot.
     choose: Callable[..., Any] | None = None
-    # What documents and words are called, and the argument of the model that says how many words
-    # there are
+    # The names of documents and of words in messages, and the argument of the model for the number
+    # of words
     names: tuple[str, str, str] = ("documents", "words", "vocab_size")
-    # The words by id, of a model that is made of a corpus; None of others, which learn them from
-    # the data of a fit
+    # The words by id, for a model that is made from a corpus; None for others, which learn them
+    # from the data of a fit
     vocabulary: tuple[str, ...] | None = None
     described_by: str = ""
 
 
 class Nearby(NamedTuple):
-    """A log density that is like a model's near its mode, with other data in the place of the
-    model's.
+    """A log density that approximates that of a model near its mode, and reads other data.
 
     Attributes:
       density: a log density of the same variables (`Model.log_density`).
-      data: what it reads, groups leading.
-      level: the constant by which the model's log density is larger, which floats would not hold
-          beside the rest.
-      errors: values of the variables at draws, draws leading -> the model's log density less this
-          one, (draws,).
-      sentence: how it was made, for verdicts.
+      data: the data it reads, groups leading.
+      level: the constant by which the log density of the model is larger; as a float it would lose
+        digits in the sum.
+      errors: values of the variables at draws, draws leading -> log density of the model minus this
+        one, (draws,).
+      sentence: the way it was made, for verdicts.
     """
 
     density: Any
@@ -196,31 +193,30 @@ class Nearby(NamedTuple):
 class DataForm:
     """The form of the data that a model reads."""
 
-    # Raises ValueError on impossible data, naming row and column; `vijax.fit` calls it once. None:
-    # every number must be finite. A check of your own may let NaN stand for missing values
+    # Raises ValueError on impossible data, naming row and column; `vijax.fit` calls it once. None
+    # is a check that every number is finite. A check of your own may allow NaN for missing values
     check: Callable[[PyTree], None] | None = None
     # "number", "index" or "mask" for each array, in the structure of the data or of their upper
-    # part (`vijax.contract.intake`). None: found by tracing the bound with floats in the place of
-    # integers
+    # part (`vijax.contract.intake`). None: the kinds are found by tracing the bound with floats
+    # instead of integers
     kinds: PyTree = None
     documents: DocumentForm | None = None  # the form of bags of words; None for other data
-    one_group: bool = False  # True where all data are one group
+    one_group: bool = False  # True if all data are one group
     # All the data, for models that are made for given data; None for models that fit data of any
     # size
     given: PyTree = None
-    # True where the unknowns are in units of the given data: no other data will do, nor a state of
-    # others
+    # True if the unknowns are in units of the given data, so that a fit takes no other data, and no
+    # state of other data
     in_units_of_given: bool = False
-    # Raises ValueError on data that are possible, but from which nothing can be learnt; only a fit
-    # asks
+    # Raises ValueError on possible data from which nothing can be learnt; only a fit calls it
     enough: Callable[[PyTree], None] | None = None
-    # Data -> a density like that of the model near its mode, and far cheaper (`Nearby`); None where
-    # there is none of these data. Only `vijax.auto` asks
+    # Data -> a density like that of the model near its mode, and far cheaper (`Nearby`); None if
+    # there is none for these data. Only `vijax.auto` calls it
     nearby: Callable[[PyTree], Nearby | None] | None = None
 
     @property
     def num_groups(self) -> int | None:
-        """N of models that are made for given data; None of others."""
+        """N, for models that are made for given data; None for others."""
         return None if self.given is None else int(np.shape(jax.tree.leaves(self.given)[0])[0])
 
 
@@ -229,8 +225,8 @@ ANY_FORM = DataForm()
 
 
 def word_concentration(eta: Any, num_topics: int, vocab_size: int) -> Float[Array, ...]:
-    """The concentration of the prior of K topics over V words, checked: a scalar, (V,), or (K,
-    V)."""
+    """The concentration of the prior of K topics over V words: a scalar, (V,), or (K, V). ValueError
+    for any other shape."""
     eta = as_float(eta, "eta")
     expected = f"a scalar, shape ({vocab_size},) or ({num_topics}, {vocab_size})"
     require(eta.shape in ((), (vocab_size,), (num_topics, vocab_size)), "eta", expected, eta.shape)
@@ -238,16 +234,13 @@ def word_concentration(eta: Any, num_topics: int, vocab_size: int) -> Float[Arra
 
 
 def word_prior(eta: Any, num_topics: int, vocab_size: int) -> Any:
-    """The prior of K topics over V words, or over as many words as `eta` has. The law of a batch's
-    own words is returned as it is.
+    """The prior of K topics over V words, or over the words of `eta`. A family, the prior for the
+    words of a batch, is returned unchanged.
 
     >>> word_prior(jnp.asarray(0.5), 2, 3).concentration.shape
     (2, 3)
     """
     if isinstance(eta, Family):
         return eta
-    return Dirichlet(
-        jnp.broadcast_to(
-            eta, (num_topics, vocab_size if jnp.ndim(eta) == 0 else jnp.shape(eta)[-1])
-        )
-    )
+    size = vocab_size if jnp.ndim(eta) == 0 else jnp.shape(eta)[-1]
+    return Dirichlet(jnp.broadcast_to(eta, (num_topics, size)))

@@ -1,5 +1,4 @@
-"""The contract of E-steps, and of those for mixed membership, against which LDA and its relatives
-are written.
+"""The contract of E-steps; and of E-steps for mixed membership, which LDA and its relatives use.
 
 Each token m of a document belongs to a topic z_m ~ theta, theta ~ Dirichlet(alpha), and is a word
 w_m ~ beta_{z_m}. Given beta, an E-step infers z and theta. Documents are rows of unique words with
@@ -19,28 +18,29 @@ from vijax.xla.gather import AtOnce
 
 
 class Locals(NamedTuple):
-    """The locals of a chunk of documents, as an E-step found them."""
+    """The locals of a chunk of documents, the result of an E-step."""
 
-    # Alpha + expected number of tokens per topic: the parameters of q(theta). Equal to alpha for an
-    # empty row
+    # The parameters of q(theta): alpha plus the expected number of tokens in each topic. It is
+    # alpha for an empty row
     gamma: Float[Array, "docs topics"]
-    # Expected number of the tokens of each slot in each topic; sums over topics to `counts`. None
-    # in mean field, where it is a function of `gamma` and the likelihood that is never formed for a
+    # Expected number of the tokens of each slot in each topic; the sum over topics is `counts`.
+    # None in mean field, where it is a function of `gamma` and the likelihood, and too large for a
     # whole batch
     token_topics: Float[Array, "docs slots topics"] | None
 
 
 class EStep:
-    """A frozen dataclass of settings, hashable, so that jitted functions can close over it. Its
-    base classes name the problems that it solves; a model names the problem that it poses
-    (`Model.locals.solved_by`)."""
+    """The settings of an E-step: a frozen dataclass, hashable, so that jitted functions can close
+    over it. Its base classes are the problems that it solves; a model names its problem in
+    `Model.locals.solved_by`."""
 
-    # True where the reported bound and the message are of the same locals, as in coordinate ascent;
-    # a sampler's are not
+    # True if the reported bound and the message have the same locals, as in coordinate ascent; not
+    # for a sampler
     is_ascent: ClassVar[bool] = False
-    # True where it climbs to a fixed point, and can begin at locals that were found before
+    # True if it climbs to a fixed point, and can begin at earlier locals
     goes_on: ClassVar[bool] = False
-    draws: ClassVar[bool] = True  # True where its bound is of draws, and so is noisy
+    # True if its bound is estimated by draws, and so is noisy
+    draws: ClassVar[bool] = True
 
 
 class MixedMembership(EStep, abc.ABC):
@@ -48,7 +48,7 @@ class MixedMembership(EStep, abc.ABC):
 
     @abc.abstractmethod
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
-        """The number of documents that are best given to `mixed_membership` at once."""
+        """The best number of documents for one call of `mixed_membership`."""
 
     @abc.abstractmethod
     def mixed_membership(
@@ -64,16 +64,16 @@ class MixedMembership(EStep, abc.ABC):
 
         Args:
           likelihood: beta_k[word], divided by its largest entry over topics and floored at 1e-30,
-            so that no product of it is denormal.
+            so that no product is denormal.
           counts: tokens per slot, 0 in padding.
           alpha: Dirichlet concentration of theta, positive.
           key: for E-steps that sample.
-          max_tokens: static bound on a row's sum of counts.
-          start: gamma at which E-steps that go on begin; None for their own start.
+          max_tokens: static bound on the sum of counts of a row.
+          start: an earlier gamma, for E-steps that can begin there (`goes_on`); else None.
         """
 
     def table_kernel(self) -> AtOnce | None:
-        """The kernel that does the same for all words of a table at once
+        """The kernel of E-step, bound and gradient for a whole table
         (`vijax.xla.gather.sum_over_rows`), for E-steps that are compiled (`vijax.xla.native`); else
         None."""
         return None
@@ -87,36 +87,38 @@ def iterate_by_document(
     max_iters: int,
     tol: float,
 ) -> PyTree:
-    """The result of `improve`, one round for all documents at once, repeated until it changes no
-    document's topic counts by more than `tol` on average over topics. Every leaf keeps its shape,
-    documents first.
+    """The result of `improve`, repeated until each document is finished: a round changes its topic
+    counts by at most `tol` on average over topics.
 
-    A document that is finished stays as it is, so that its answer does not depend on its neighbours
-    in the chunk; one without tokens, by the `counts` per slot, is finished from the start."""
-    settled = lambda new, old: (
-        jnp.mean(jnp.abs(topic_counts(new) - topic_counts(old)), axis=1) <= tol
-    )
-    return repeat_by_document(improve, start, settled, jnp.sum(counts, axis=1) > 0, max_iters)
+    A round improves all documents at once. Every leaf keeps its shape, documents first. A finished
+    document does not change any more, so its result does not depend on its neighbours in the chunk;
+    a document without tokens is finished at the start."""
+
+    def is_finished(new: Any, before: Any) -> Bool[Array, " docs"]:
+        change = jnp.abs(topic_counts(new) - topic_counts(before))
+        return jnp.mean(change, axis=1) <= tol
+
+    has_tokens = jnp.sum(counts, axis=1) > 0
+    return repeat_by_document(improve, start, is_finished, has_tokens, max_iters)
 
 
 def repeat_by_document(
     improve: Callable[[Any], PyTree],
     start: PyTree,
-    settled: Callable[[Any, Any], Bool[Array, " docs"]],
+    is_finished: Callable[[Any, Any], Bool[Array, " docs"]],
     active: Bool[Array, " docs"],
     max_iters: int,
 ) -> PyTree:
-    """The result of `improve`, repeated for each active document until `settled(new, old)`, or
-    `max_iters` times."""
-    unfinished = lambda carry: jnp.any(carry[1]) & (carry[2] < max_iters)
+    """The result of `improve`, repeated for each active document until `is_finished(new, before)`,
+    or `max_iters` times."""
+    goes_on = lambda carry: jnp.any(carry[1]) & (carry[2] < max_iters)
 
     def iterate(carry: tuple) -> tuple:
-        old, active, iteration = carry
-        new = improve(old)
-        done = settled(new, old)
-        new = jax.tree.map(
-            lambda n, o: jnp.where(active[(...,) + (None,) * (n.ndim - 1)], n, o), new, old
-        )
-        return new, active & ~done, iteration + 1
+        before, active, iteration = carry
+        new = improve(before)
+        finished = is_finished(new, before)
+        select = lambda n, b: jnp.where(active[(...,) + (None,) * (n.ndim - 1)], n, b)
+        new = jax.tree.map(select, new, before)
+        return new, active & ~finished, iteration + 1
 
-    return jax.lax.while_loop(unfinished, iterate, (start, active, 0))[0]
+    return jax.lax.while_loop(goes_on, iterate, (start, active, 0))[0]
