@@ -269,9 +269,8 @@ def model(
             data = fill_padding(data, jnp.asarray(batch.weights))
         arguments = (stats, data, key, hyper) if reads_hyper else (stats, data, key)
         per_group, local = _check_pair(local_elbo(*arguments))
-        if batch.weights is None:
-            weights = jnp.ones_like(per_group)
-        else:
+        weights = jnp.ones_like(per_group)
+        if batch.weights is not None:
             weights = jnp.asarray(batch.weights, per_group.dtype)
         fits = weights.shape == per_group.shape
         expected = f"a bound of each of the {weights.size} groups"
