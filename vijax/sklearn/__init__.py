@@ -1,7 +1,7 @@
 """Estimators for scikit-learn: the same models and algorithms behind `fit`, `predict`, `transform`
 and `score`.
 
-An estimator translates arguments and data. A setting's meaning, and all that is computed, is in the
+An estimator translates arguments and data. The meaning of settings and all computations are in the
 other rooms."""
 
 from vijax.extras import require_extra

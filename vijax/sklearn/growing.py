@@ -1,4 +1,4 @@
-"""A Gaussian mixture of as many components as the data ask for, as an estimator."""
+"""A Gaussian mixture that finds the number of its components, as an estimator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class GrowingGaussianMixture(GaussianPrior, GaussianComponents, FittedMixture):
     Args:
       max_components: number of components that is not exceeded, two or more.
       covariance_type: "full", "diag" or "spherical" (one variance for each component).
-      patience: rounds of births without an accepted one after which it ends; more find smaller
+      patience: rounds without an accepted birth after which it ends; more rounds find smaller
           components.
       weight_concentration_prior: concentration of the process.
       reg_covar, mean_precision_prior, mean_prior, degrees_of_freedom_prior, covariance_prior: as in
@@ -36,11 +36,11 @@ class GrowingGaussianMixture(GaussianPrior, GaussianComponents, FittedMixture):
       random_state: an integer for results that can be repeated.
 
     Attributes:
-      n_components_: number of components that hold rows. Where it is max_components, raise that:
+      n_components_: number of components that hold rows. If it equals max_components, raise that:
           births had no room.
       weights_, means_, covariances_, precisions_, precisions_cholesky_: as in
-        `BayesianGaussianMixture`, of these components, the largest first (where there is one, an
-        empty one follows).
+        `BayesianGaussianMixture`, for these components, the largest first (a single one is
+        followed by an empty one).
       lower_bound_, lower_bounds_: bound on log p(X), at the end and after each move that was tried.
       n_iter_: passes over the data.
       centre_: as in `GaussianMixture`.
@@ -88,5 +88,6 @@ class GrowingGaussianMixture(GaussianPrior, GaussianComponents, FittedMixture):
             self.n_components_ = int(trace["in_use"][-1])
             self.emission_ = components(int(trace["slots"][-1]))
             self._describe(trace["elbo"])
-        self.n_iter_, self.converged_ = int(trace["step"][-1]), self.fit_.status is Status.CONVERGED
+        self.n_iter_ = int(trace["step"][-1])
+        self.converged_ = self.fit_.status is Status.CONVERGED
         return self

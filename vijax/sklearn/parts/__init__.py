@@ -1,4 +1,1 @@
-"""Parts that several estimators share.
-
-What one estimator alone needs stands beside it, in the folder above.
-"""
+"""Parts that several estimators share. Parts of a single estimator are in its own module."""

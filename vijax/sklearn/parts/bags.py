@@ -1,7 +1,7 @@
-"""Matrices of counts, dense or sparse, as the batches that models of documents read.
+"""Matrices of counts, dense or sparse, as batches for models of documents.
 
-Shapes are rounded up, so that sets of nearly one size, as in cross-validation, share a compiled
-program. Counts need not be whole numbers, because the words of a pipeline may be weighted."""
+Shapes are rounded up, so that sets of nearly equal size, as in cross-validation, share a compiled
+program. Counts need not be whole numbers, for a pipeline may weight words."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ LEAST_SLOTS = 16
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bags:
-    """A matrix (documents, words) in the form in which `vijax.data.Minibatches` reads a corpus."""
+    """A matrix (documents, words) in the form of a corpus for `vijax.data.Minibatches`."""
 
     indptr: np.ndarray
     indices: np.ndarray
     counts: np.ndarray
-    covariates: np.ndarray | None = None  # numbers of each document beside its words
+    covariates: np.ndarray | None = None  # numbers of each document in addition to its words
 
     @property
     def num_documents(self) -> int:
@@ -61,13 +61,12 @@ class Bags:
 
     @classmethod
     def from_matrix(cls, X: Any, covariates: np.ndarray | None = None) -> Bags:
-        """The bags of a dense or sparse matrix of numbers that are not negative."""
+        """The bags of a dense or sparse matrix without negative numbers."""
         rows = scipy.sparse.csr_array(X, copy=True)
         rows.sum_duplicates()
         rows.eliminate_zeros()
-        return cls(
-            rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, covariates
-        )
+        indptr = rows.indptr.astype(np.int64)
+        return cls(indptr, rows.indices.astype(np.int32), rows.data, covariates)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -76,7 +75,7 @@ class BagLoader:
 
     stream: Minibatches  # its minibatches
     num_groups: int  # N, the size of the whole set; the matrix may be a part of it
-    reshuffled: bool  # deal the documents anew in every pass
+    reshuffled: bool  # deal the documents afresh in every pass
 
     @classmethod
     def from_matrix(
@@ -94,7 +93,7 @@ class BagLoader:
         documents = bags.num_documents
         steps = max(1, round(documents / (batch_size or documents)))
         buckets = length_buckets(bags.lengths, bags.tokens, num_parts=steps)
-        stream = Minibatches(bags, tuple(map(_round, buckets)), steps, seed)
+        stream = Minibatches(bags, tuple(map(_round_up, buckets)), steps, seed)
         return cls(stream, documents if total is None else int(total), reshuffled)
 
     @property
@@ -111,7 +110,8 @@ class BagLoader:
         """Batches of steps start, ..., stop - 1."""
         for step in range(start, stop):
             epoch, place = divmod(step, self.steps_per_epoch)
-            yield self._batch([hand[place] for hand in self._deal(epoch if self.reshuffled else 0)])
+            hands = self._deal(epoch if self.reshuffled else 0)
+            yield self._batch([hand[place] for hand in hands])
 
     def _batch(self, hands: list[np.ndarray]) -> Minibatch:
         batch = self.stream.gather([_pad(hand) for hand in hands])
@@ -123,17 +123,17 @@ class BagLoader:
 
 @functools.lru_cache(maxsize=2)
 def _deal(stream: Minibatches, epoch: int) -> list[np.ndarray]:
-    """The batches of documents in a pass, kept from step to step."""
+    """The batches of documents in a pass, cached between steps."""
     return stream.deal(epoch)
 
 
 def _pad(hand: np.ndarray) -> np.ndarray:
-    """A batch with more rows of padding, up to a size that other data have too."""
+    """A batch padded to a size that other data share."""
     size = max(padded_size(len(hand)), LEAST_ROWS)
     return np.pad(hand, (0, size - len(hand)), constant_values=PADDING)
 
 
-def _round(bucket: Bucket) -> Bucket:
+def _round_up(bucket: Bucket) -> Bucket:
     """Sizes rounded up: slots by at most an eighth, tokens to a power of two."""
     slots = max(bucket.slots, LEAST_SLOTS)
     grain = 1 << max(0, (slots - 1).bit_length() - 3)
@@ -142,20 +142,23 @@ def _round(bucket: Bucket) -> Bucket:
 
 
 def to_least_precision(X: Any) -> Any:
-    """Counts in float32 where that holds them exactly, else in float64. So the type in which the
-    same numbers come changes no answer.
+    """Counts in float32 if that holds them exactly, else in float64. So the type of the input does
+    not change an answer.
 
     >>> [str(to_least_precision(np.array([[number]])).dtype) for number in (3, 3.0, 0.1, np.float32(0.1), 2**24 + 1)]
     ['float32', 'float32', 'float64', 'float32', 'float64']
     """
     rounded = X.astype(np.float32)
-    numbers, kept = (each.data if scipy.sparse.issparse(each) else each for each in (X, rounded))
-    is_same = np.array_equal(np.asarray(numbers, np.float64), np.asarray(kept, np.float64))
-    return rounded if is_same else X.astype(np.float64)
+    numbers = X.data if scipy.sparse.issparse(X) else X
+    rounded_numbers = rounded.data if scipy.sparse.issparse(rounded) else rounded
+    is_exact = np.array_equal(
+        np.asarray(numbers, np.float64), np.asarray(rounded_numbers, np.float64)
+    )
+    return rounded if is_exact else X.astype(np.float64)
 
 
 def answer_type(X: Any) -> Any:
-    """The type of what is said of X: float64 for such rows, else float32."""
+    """The type of answers about X: float64 for float64, else float32."""
     return np.float64 if X.dtype == np.float64 else np.float32
 
 
@@ -164,35 +167,37 @@ AT_A_TIME = 1024
 
 
 class BagTransformer(Transformer):
-    """An abstract transformer of matrices of counts, a document a row."""
+    """An abstract transformer of matrices of counts with a document in each row."""
 
     fit_: Any
     random_state: Any
 
     def _reading_spec(self, read: Any) -> Spec:
-        """The model and the E-step by which `read` is answered."""
+        """The spec, with model and E-step, that `read` is answered with."""
         return self.fit_.alg.spec
 
     def _per_document(self, X: Any, read: Any, covariates: np.ndarray | None = None) -> np.ndarray:
         """The results of `read` for each document, in their order."""
-        spec, state = self._reading_spec(read), cast(self.fit_.state, X)
+        spec = self._reading_spec(read)
+        state = cast(self.fit_.state, X)
         posterior = self.fit_.posterior.with_naturals(cast(self.fit_.posterior, X))
-        results, rows = [], []
+        results = []
+        rows = []
         bags: Any = Bags.from_matrix(X, covariates)
         for batch, order in document_batches(bags, AT_A_TIME):
-            found = infer(read, spec, state.hyper, posterior, batch, jax.random.key(0), X.size)
-            results.append(np.concatenate([np.asarray(x) for x in found]))
+            parts = infer(read, spec, state.hyper, posterior, batch, jax.random.key(0), X.size)
+            results.append(np.concatenate([np.asarray(x) for x in parts]))
             rows.append(order)
         return in_order(np.concatenate(results), np.concatenate(rows))
 
-    def _counts(self, X: Any, whom: str, reset: bool) -> Any:
-        """X in the working precision."""
-        return to_least_precision(self._check_matrix(X, whom, reset))
+    def _counts(self, X: Any, method: str, reset: bool) -> Any:
+        """X, checked, in the least precision that holds it."""
+        return to_least_precision(self._check_matrix(X, method, reset))
 
-    def _check_matrix(self, X: Any, whom: str, reset: bool) -> Any:
-        """X as numbers of the type in which they came."""
+    def _check_matrix(self, X: Any, method: str, reset: bool) -> Any:
+        """X, checked, with its own type of numbers; `method` is named in errors."""
         X = check_input(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
-        check_non_negative(X, f"{type(self).__name__}.{whom}")
+        check_non_negative(X, f"{type(self).__name__}.{method}")
         return X
 
     def __sklearn_tags__(self) -> Any:
@@ -204,7 +209,7 @@ class BagTransformer(Transformer):
 
 @estimator
 class MinibatchTransformer(BagTransformer, abc.ABC):
-    """An abstract transformer that can be fitted to one minibatch after the other."""
+    """An abstract transformer that can be fitted to minibatches one by one."""
 
     _: dataclasses.KW_ONLY
     batch_size: Size | None = 128
@@ -213,24 +218,24 @@ class MinibatchTransformer(BagTransformer, abc.ABC):
     learning_offset: NotNegative = 10.0
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Goes on with a minibatch of `total_samples` rows, in parts of `batch_size`, a stochastic
-        step for each; the first call begins. y is ignored. Raises as `fit` does."""
+        """Continues the fit with a minibatch of a set of `total_samples` rows: a stochastic step
+        for each `batch_size` rows. The first call starts the fit. y is ignored. Raises as `fit`
+        does."""
         self._check_settings()
-        first = not hasattr(self, "fit_")
-        X = self._counts(X, "partial_fit", reset=first)
+        is_first = not hasattr(self, "fit_")
+        X = self._counts(X, "partial_fit", reset=is_first)
         with working_precision(X):
             total = max(int(self.total_samples), X.shape[0])
-            loader = BagLoader.from_matrix(
-                X, self.batch_size, to_seed(self.random_state), total, reshuffled=False
-            )
-            state = None if first else self.fit_.state
+            seed = to_seed(self.random_state)
+            loader = BagLoader.from_matrix(X, self.batch_size, seed, total, reshuffled=False)
+            state = None if is_first else self.fit_.state
             steps = loader.steps_per_epoch + (0 if state is None else int(state.step))
             alg = self._stochastic(X.shape[1])
-            self.fit_ = fit(
-                alg, loader, key=to_key(self.random_state), num_steps=steps, state=state
-            )
+            key = to_key(self.random_state)
+            self.fit_ = fit(alg, loader, key=key, num_steps=steps, state=state)
             self._describe()
-        self.n_batch_iter_, self.n_iter_ = steps, getattr(self, "n_iter_", 0)
+        self.n_batch_iter_ = steps
+        self.n_iter_ = getattr(self, "n_iter_", 0)
         return self
 
     def _steps(self) -> Any:
@@ -247,5 +252,5 @@ class MinibatchTransformer(BagTransformer, abc.ABC):
 
 
 def to_seed(random_state: Any) -> int:
-    """Seed of the order in which rows are dealt."""
+    """The seed of the order of rows."""
     return keys.seed(to_key(random_state))

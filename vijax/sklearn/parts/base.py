@@ -1,5 +1,5 @@
-"""The base of all estimators: random states, precision, and warnings about a fit that went
-wrong."""
+"""The base of all estimators: random states, precision, and warnings about a fit that has not
+converged."""
 
 from __future__ import annotations
 
@@ -29,45 +29,52 @@ from vijax.xla.precision import enable_x64
 
 T = TypeVar("T")
 LEAST = 64
-"""Rows of the smallest data set, with padding: few numbers, and one program for all that are
-smaller."""
+"""Rows of the smallest data set, with padding: few numbers, and one program for all smaller
+ones."""
 
 
 WITH_ROWS = ("fit", "partial_fit", "score", "log_predictive", "transform", "recommend")
-"""Methods that may take values for each row beside X."""
+"""Methods that may take values for each row in addition to X."""
+
+
+WITH_ARRAYS = ("fit_", "model_", "emission_")
+"""Attributes that are pickled in the precision of the fit."""
 
 
 @dataclass_transform(eq_default=False)
 def estimator(cls: type[T]) -> type[T]:
-    """Makes the constructor of an estimator from its fields; it keeps arguments as they are, as
-    scikit-learn asks."""
+    """Makes the constructor of an estimator from its fields. It stores arguments unchanged, as
+    scikit-learn requires."""
     return dataclasses.dataclass(eq=False, repr=False)(cls)
 
 
 class VijaxEstimator(BaseEstimator):
-    """An estimator that holds a `vijax.Fit`, and pickles it in the precision in which it was made:
-    JAX would read arrays of float64 as float32 where that is the working precision."""
+    """An estimator that holds a `vijax.Fit`, and pickles it in the precision of the fit. (With a
+    working precision of float32 JAX would read arrays of float64 as float32.)"""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Has every question refuse a y or weights whose rows are named otherwise than those of
-        X."""
+        """Makes the methods of `WITH_ROWS` refuse a y or weights whose row names differ from those
+        of X."""
         super().__init_subclass__(**kwargs)
         for name in WITH_ROWS:
             method = inspect.getattr_static(cls, name, None)
-            if not inspect.isfunction(method) or (checked := check_same_rows(method)) is method:
+            if not inspect.isfunction(method):
                 continue
-            if not method.__module__.startswith("vijax"):  # whose text has labels of other pages
-                checked.__doc__ = (
+            checking = check_same_rows(method)
+            if checking is method:
+                continue
+            if not method.__module__.startswith("vijax"):  # its text links to scikit-learn's pages
+                checking.__doc__ = (
                     f"{name.capitalize()} of scikit-learn, for rows that are named as those of X."
                 )
-            setattr(cls, name, checked)
+            setattr(cls, name, checking)
 
     def _check_settings(self) -> None:
         """Raises ValueError naming the setting that is outside its limit or choices."""
         check_values(type(self), self.get_params(deep=False))
 
     def _check_rows(self, X: Any, reset: bool) -> np.ndarray:
-        """X as finite numbers in float64."""
+        """X as finite numbers in float64; with `reset` the estimator learns its columns."""
         return check_input(self, X, dtype=[np.float64, np.float32], reset=reset).astype(np.float64)
 
     def _apply_by_row(self, X: Any, read: Callable[[Any], Any]) -> np.ndarray:
@@ -78,19 +85,20 @@ class VijaxEstimator(BaseEstimator):
             return apply_by_row(read, X)
 
     def _keep(self, fit: Any, converged: bool, n_iter: int) -> None:
-        """Sets the attributes that every estimator has, and warns where the fit has not
-        converged."""
-        self.fit_, self.converged_, self.n_iter_ = fit, converged, n_iter
+        """Sets the attributes of every estimator, and warns if the fit has not converged."""
+        self.fit_ = fit
+        self.converged_ = converged
+        self.n_iter_ = n_iter
         if not converged:
             warnings.warn(
                 f"{type(self).__name__} did not converge in max_iter={self.max_iter} iterations. "  # type: ignore[attr-defined]
-                f"{self._to_converge()}",
+                f"{self._convergence_remedy()}",
                 ConvergenceWarning,
                 stacklevel=3,
             )
 
-    def _to_converge(self) -> str:
-        """The remedy of a fit that has not converged, of arguments that the estimator has."""
+    def _convergence_remedy(self) -> str:
+        """The remedy for a fit that has not converged, in terms of the estimator's arguments."""
         starts = [name for name in ("n_init", "init_params") if name in self.get_params(deep=False)]
         if not starts:
             return "Increase max_iter or tol."
@@ -100,20 +108,21 @@ class VijaxEstimator(BaseEstimator):
 
     def __getstate__(self) -> Any:
         state = dict(super().__getstate__())  # type: ignore[arg-type]
-        held = {name: state.pop(name) for name in ("fit_", "model_", "emission_") if name in state}
-        if held:
-            fits = held["fit_"] if isinstance(held["fit_"], list) else [held["fit_"]]
+        attributes = {name: state.pop(name) for name in WITH_ARRAYS if name in state}
+        if attributes:
+            fit = attributes["fit_"]
+            fits = fit if isinstance(fit, list) else [fit]
             leaves = jax.tree.leaves([fit.state for fit in fits])
             is_double = any(getattr(x, "dtype", None) == np.float64 for x in leaves)
-            state["_held"] = is_double, pickle.dumps(held)
+            state["_held"] = is_double, pickle.dumps(attributes)
         return state
 
     def __setstate__(self, state: Any) -> None:
-        is_double, held = state.get("_held", (False, None))
+        is_double, pickled = state.get("_held", (False, None))
         super().__setstate__({name: value for name, value in state.items() if name != "_held"})
-        if held is not None:
+        if pickled is not None:
             with enable_x64(is_double):
-                self.__dict__.update(pickle.loads(held))
+                self.__dict__.update(pickle.loads(pickled))
 
 
 class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstimator):
@@ -132,13 +141,12 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstima
 
 
 def to_key(random_state: Any) -> PRNGKeyArray:
-    """A key of JAX from what scikit-learn calls a `random_state`: None, an integer or a
-    `RandomState`."""
+    """A key of JAX from a `random_state` of scikit-learn: None, an integer or a `RandomState`."""
     return jax.random.key(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 def size_with_padding(rows: int, least: int = LEAST) -> int:
-    """The number of rows, padding included."""
+    """The number of rows with padding."""
     return max(padded_size(rows), least)
 
 
@@ -146,44 +154,45 @@ def pad(data: PyTree, least: int = LEAST) -> PyTree:
     """The data, followed by copies of their last row."""
     rows = int(np.shape(jax.tree.leaves(data)[0])[0])
     missing = size_with_padding(rows, least) - rows
-    return jax.tree.map(
-        lambda x: np.concatenate([x, np.repeat(np.asarray(x)[-1:], missing, axis=0)]), data
-    )
+
+    def append_copies(x: Any) -> np.ndarray:
+        return np.concatenate([x, np.repeat(np.asarray(x)[-1:], missing, axis=0)])
+
+    return jax.tree.map(append_copies, data)
 
 
 def apply_by_row(function: Callable[[PyTree], Any], data: PyTree) -> np.ndarray:
-    """The results of a function for each row; it is given some more rows, as padding."""
+    """The results of a function for each row. The function also gets rows of padding."""
     rows = int(np.shape(jax.tree.leaves(data)[0])[0])
     return np.asarray(function(pad(data)))[:rows]
 
 
 def working_precision(X: Any) -> contextlib.AbstractContextManager:
-    """The working precision for data: float64 where they have it, else float32."""
+    """A context with the precision of the data: float64 if they have it, else float32."""
     return enable_x64(X.dtype == np.float64)
 
 
 def cast(values: PyTree, X: Any) -> PyTree:
-    """Arrays of floats, as fitted attributes hold them, in the precision of the data."""
+    """Arrays of floats, such as those of fitted attributes, in the precision of the data."""
     dtype = np.float64 if X.dtype == np.float64 else np.float32
-    change = lambda x: np.asarray(x, dtype) if jax.dtypes.issubdtype(x.dtype, np.floating) else x
+
+    def change(x: Any) -> Any:
+        return np.asarray(x, dtype) if jax.dtypes.issubdtype(x.dtype, np.floating) else x
+
     return jax.tree.map(change, values)
 
 
 def as_dense(X: Any) -> Any:
-    """A sparse matrix as an array of all its entries, which the model reads; others as they are.
-    Raises ValueError: it would not fit in memory."""
+    """A sparse matrix as an array of all its entries; other inputs unchanged. Raises ValueError if
+    it would not fit in memory."""
     if not scipy.sparse.issparse(X):
         return X
-    needed, there = 8 * X.shape[0] * X.shape[1], 0.5 * total_memory()
+    needed = 8 * X.shape[0] * X.shape[1]
+    available = 0.5 * total_memory()
     remedy = (
         "Take fewer features, or LatentDirichletAllocation, which reads only the entries that are "
         "not zero."
     )
-    require(
-        needed <= there,
-        "X",
-        f"a matrix whose entries fit in {there:.3g} bytes",
-        f"{needed:.3g}",
-        remedy,
-    )
+    expected = f"a matrix whose entries fit in {available:.3g} bytes"
+    require(needed <= available, "X", expected, f"{needed:.3g}", remedy)
     return X.toarray()

@@ -1,5 +1,4 @@
-"""The four kinds of covariances in scikit-learn's terms: emissions, their priors, and their
-estimates."""
+"""The four kinds of covariances in scikit-learn's terms: emissions, priors and estimates."""
 
 from __future__ import annotations
 
@@ -17,57 +16,55 @@ class Settings(NamedTuple):
     """The prior in scikit-learn's terms."""
 
     mean: np.ndarray  # prior mean of the means, (D,)
-    strength: float  # the number of observations that this is worth
+    strength: float  # number of observations that the prior mean is worth
     degrees: float  # nu, degrees of freedom of the precisions
     # The inverse scale of the Wishart: (D, D) for full and tied, (D,) for diag, one number for
     # spherical
     covariance: np.ndarray
 
-    def times(self, times: int) -> Settings:
-        """The prior of the one precision that components share, where each of them brings it
-        once."""
-        return self._replace(degrees=times * self.degrees, covariance=times * self.covariance)
+    def times(self, count: int) -> Settings:
+        """The prior of a precision that components share, counted once for each component."""
+        return self._replace(degrees=count * self.degrees, covariance=count * self.covariance)
 
 
 def make_emission(
-    kind: str, num_components: int, dim: int, given: Settings | None = None
+    kind: str, num_components: int, dim: int, settings: Settings | None = None
 ) -> Emission:
-    """The observation model of the components under this prior, or under any prior where there is
-    none."""
-    given = given or Settings(np.zeros(dim), 1.0, float(dim), identity(kind, dim))
-    names = {"location": given.mean, "strength": given.strength}
+    """The observation model of the components under this prior; without one under some prior."""
+    settings = settings or Settings(np.zeros(dim), 1.0, float(dim), identity(kind, dim))
+    means = {"location": settings.mean, "strength": settings.strength}
+    degrees = settings.degrees
     if kind in ("full", "tied"):
         make = emission.full_gaussian if kind == "full" else emission.tied_gaussian
-        scale = np.linalg.inv(given.covariance)
-        return make(
-            num_components, dim, degrees=given.degrees, scale=0.5 * (scale + scale.T), **names
-        )
-    half, half_scale = 0.5 * given.degrees, 0.5 * given.covariance
+        scale = np.linalg.inv(settings.covariance)
+        return make(num_components, dim, degrees=degrees, scale=0.5 * (scale + scale.T), **means)
+    shape = 0.5 * degrees
+    rate = 0.5 * settings.covariance
     if kind == "diag":
-        return emission.diagonal_gaussian(num_components, dim, shape=half, rate=half_scale, **names)
+        return emission.diagonal_gaussian(num_components, dim, shape=shape, rate=rate, **means)
     return emission.spherical_gaussian(
-        num_components, dim, shape=dim * half, rate=dim * half_scale, **names
+        num_components, dim, shape=dim * shape, rate=dim * rate, **means
     )
 
 
 def identity(kind: str, dim: int) -> np.ndarray:
     """The unit covariance of this kind."""
-    return (
-        np.eye(dim) if kind in ("full", "tied") else np.ones(dim) if kind == "diag" else np.ones(())
-    )
+    if kind in ("full", "tied"):
+        return np.eye(dim)
+    return np.ones(dim) if kind == "diag" else np.ones(())
 
 
 def covariance_of_data(kind: str, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The covariance of all rows, each as often as its weight says, as a prior; the identity for
-    one row."""
+    """The covariance of all rows, each counted by its weight, for a prior; the identity for one
+    row."""
     if len(X) < 2:
         return identity(kind, X.shape[1])
     if np.all(weights == 1):
-        matrix, variance = np.atleast_2d(np.cov(X.T)), X.var(axis=0, ddof=1)
+        matrix = np.atleast_2d(np.cov(X.T))
+        variance = X.var(axis=0, ddof=1)
     else:
-        count = max(
-            float(weights.sum()), 2.0
-        )  # weights may be small: they still say what rows count for
+        # Weights may be small: their ratios still matter
+        count = max(float(weights.sum()), 2.0)
         matrix = np.atleast_2d(np.cov(X.T, aweights=weights, ddof=0)) * count / (count - 1)
         variance = np.diag(matrix)
     if kind in ("full", "tied"):
@@ -77,26 +74,18 @@ def covariance_of_data(kind: str, X: np.ndarray, weights: np.ndarray) -> np.ndar
 
 def check_prior(kind: str, settings: Settings, dim: int) -> None:
     """Raises ValueError naming scikit-learn's argument."""
+    covariance = settings.covariance
     shape = identity(kind, dim).shape
-    got = np.shape(settings.covariance)
-    require(got == shape, "covariance_prior", f"shape {shape} for covariance_type={kind!r}", got)
-    require(
-        np.shape(settings.mean) == (dim,), "mean_prior", f"shape ({dim},)", np.shape(settings.mean)
-    )
-    enough = settings.degrees > dim - 1
-    require(
-        enough,
-        "degrees_of_freedom_prior",
-        f"a number above n_features - 1 = {dim - 1}",
-        settings.degrees,
-    )
-    matrix = (
-        settings.covariance
-        if np.ndim(settings.covariance) == 2
-        else np.diag(np.atleast_1d(settings.covariance))
-    )
-    definite = bool(np.all(np.isfinite(matrix)) and np.all(is_definite(matrix)))
-    require(definite, "covariance_prior", "a positive definite covariance", settings.covariance)
+    expected = f"shape {shape} for covariance_type={kind!r}"
+    require(np.shape(covariance) == shape, "covariance_prior", expected, np.shape(covariance))
+    mean_shape = np.shape(settings.mean)
+    require(mean_shape == (dim,), "mean_prior", f"shape ({dim},)", mean_shape)
+    degrees = settings.degrees
+    expected = f"a number above n_features - 1 = {dim - 1}"
+    require(degrees > dim - 1, "degrees_of_freedom_prior", expected, degrees)
+    matrix = covariance if np.ndim(covariance) == 2 else np.diag(np.atleast_1d(covariance))
+    is_valid = bool(np.all(np.isfinite(matrix)) and np.all(is_definite(matrix)))
+    require(is_valid, "covariance_prior", "a positive definite covariance", covariance)
 
 
 def read_means(kind: str, point: Any) -> np.ndarray:
@@ -117,8 +106,8 @@ def invert_precisions(kind: str, precisions: np.ndarray) -> np.ndarray:
 
 
 def factor_precisions(kind: str, precisions: np.ndarray) -> np.ndarray:
-    """C with C C' the precision, upper triangular as in scikit-learn; for the diagonal kinds square
-    roots."""
+    """C with C C' the precision, upper triangular as in scikit-learn; square roots for the diagonal
+    kinds."""
     if kind not in ("full", "tied"):
         return np.sqrt(precisions)
     inverse = np.linalg.inv(np.linalg.cholesky(np.linalg.inv(precisions)))
@@ -129,12 +118,12 @@ def covariance_matrix(kind: str, covariances: np.ndarray, component: int, dim: i
     """The covariance (D, D) of one component."""
     if kind == "tied":
         return covariances
-    own = covariances[component]
-    return own if kind == "full" else np.diag(np.broadcast_to(own, (dim,)))
+    covariance = covariances[component]
+    return covariance if kind == "full" else np.diag(np.broadcast_to(covariance, (dim,)))
 
 
 def num_parameters(kind: str, num_components: int, dim: int) -> int:
-    """Free parameters of a mixture: covariances, means, weights."""
+    """The number of free parameters of a mixture: covariances, means, weights."""
     matrix = dim * (dim + 1) // 2
     sizes = {
         "full": num_components * matrix,

@@ -1,8 +1,8 @@
-"""The door of all estimators: arrays that scikit-learn would read as something else are refused
-before it sees them.
+"""Checks of all inputs of estimators: arrays that scikit-learn would misread are refused before it
+sees them.
 
-scikit-learn takes the hidden numbers of masked cells for data, and the integers behind dates, whose
-unit may be days in one table and nanoseconds in the next."""
+scikit-learn reads the hidden numbers of masked cells as data, and dates as integers, whose unit may
+be days in one table and nanoseconds in the next."""
 
 from __future__ import annotations
 
@@ -20,75 +20,72 @@ from vijax.data.schema.same_rows import require_one_index
 MOST_SHOWN = 10
 """Names of columns in a message, at most."""
 TIMES = ("datetime", "timedelta", "date", "duration", "timestamp", "period")
-"""How the names of types of dates and durations begin, in NumPy, pandas, polars and pyarrow, in
-small letters."""
+"""Beginnings of the names of types of dates and durations in NumPy, pandas, polars and pyarrow, in
+lower case."""
 
 
-def check_input(estimator: Any, X: Any, *y: Any, y_numeric: bool = False, **how: Any) -> Any:
+def check_input(estimator: Any, X: Any, *y: Any, y_numeric: bool = False, **options: Any) -> Any:
     """X, or X and y, as `sklearn.utils.validation.validate_data` checks them.
 
     Args:
       estimator: the estimator, which learns or compares the names of columns.
       X: rows.
-      y: one response, or none; None for none.
-      y_numeric: whether y is of numbers; classes may be dates.
-      how: further arguments of `validate_data`.
+      y: one response, or none.
+      y_numeric: y must be numbers; classes may be dates.
+      options: further arguments of `validate_data`.
 
     Raises:
-      ValueError: masked cells, dates, and what scikit-learn refuses.
+      ValueError: masked cells, dates, and inputs that scikit-learn refuses.
     """
     require_plain("X", X)
     for response in y:
         require_plain("y", response, may_be_dates=not y_numeric)
-    more = {"y_numeric": y_numeric} if y else {}
-    checked = validate_data(estimator, X, *y, **more, **how)
-    compare_labels(estimator, X, reset=how.get("reset", True))
-    return checked
+    if y:
+        options["y_numeric"] = y_numeric
+    arrays = validate_data(estimator, X, *y, **options)
+    compare_labels(estimator, X, reset=options.get("reset", True))
+    return arrays
 
 
 def compare_labels(estimator: Any, X: Any, reset: bool) -> None:
-    """Has an estimator learn (`reset`) or compare the names of columns that are not all text:
-    numbers, say, which scikit-learn does not look at.
+    """Makes an estimator learn (`reset`) or compare the names of columns that are not all text,
+    such as numbers: scikit-learn does not compare these.
 
     Raises:
-      ValueError: others than in fit, or in another order.
+      ValueError: other names than in fit, or another order.
     """
     labels = list(X.columns) if hasattr(X, "iloc") and hasattr(X, "columns") else []
-    names = (
-        tuple(labels) if labels and not all(isinstance(label, str) for label in labels) else None
-    )
+    is_text = all(isinstance(label, str) for label in labels)
+    names = None if is_text else tuple(labels)
     if reset:
         estimator._numbered_columns = names
         return
-    known = getattr(estimator, "_numbered_columns", None)
-    if names is None or known is None or names == known:
+    fit_names = getattr(estimator, "_numbered_columns", None)
+    if names is None or fit_names is None or names == fit_names:
         return
-    is_short = len(known) <= MOST_SHOWN and set(known) <= set(names)
-    remedy = (
-        f"Pass X[{list(known)}]"
-        if is_short
-        else "Give them the names and the order that they had in fit"
-    )
-    expected = f"the columns of fit, in their order: {_names_text(known)}"
+    remedy = "Give them the names and the order that they had in fit"
+    if len(fit_names) <= MOST_SHOWN and set(fit_names) <= set(names):
+        remedy = f"Pass X[{list(fit_names)}]"
+    expected = f"the columns of fit, in their order: {_names_text(fit_names)}"
     require(
         False, "X", expected, _names_text(names), f"{remedy}, or X.to_numpy() for columns by place."
     )
 
 
 def _names_text(names: tuple) -> str:
-    more = f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
-    return ", ".join(map(repr, names[:MOST_SHOWN])) + more
+    text = ", ".join(map(repr, names[:MOST_SHOWN]))
+    return f"{text} and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else text
 
 
 def check_numbers(argument: str, values: Any, dtype: Any) -> np.ndarray:
-    """An array of numbers beside X, as `sklearn.utils.check_array` checks it; ValueError for masked
-    cells and dates."""
+    """An array of numbers in addition to X, as `sklearn.utils.check_array` checks it. Raises
+    ValueError for masked cells and dates."""
     require_plain(argument, values)
     return check_array(values, dtype=dtype, input_name=argument)
 
 
 def require_plain(argument: str, values: Any, may_be_dates: bool = False) -> None:
-    """Raises ValueError for an array with masked cells, or of dates where these are no labels.
+    """Raises ValueError for an array with masked cells, or with dates unless they are labels.
 
     >>> require_plain("X", np.ma.array([1.0, 2.0], mask=[True, False]))
     Traceback (most recent call last):
@@ -99,36 +96,32 @@ def require_plain(argument: str, values: Any, may_be_dates: bool = False) -> Non
         masked = int(np.ma.getmaskarray(values).sum())
         remedy = "Fill them in, or leave these rows out."
         require(not masked, argument, "a value in each cell", f"{masked:,} masked", remedy)
-    times = (
-        []
-        if may_be_dates
-        else [kind for kind in map(str, _column_types(values)) if kind.lower().startswith(TIMES)]
-    )
+    if may_be_dates:
+        return
+    times = [kind for kind in map(str, _column_types(values)) if kind.lower().startswith(TIMES)]
+    got = f"dates or durations, {times[0] if times else ''}"
     remedy = (
         "Make them numbers yourself, in a unit that later rows have too: (dates - start) / "
         "numpy.timedelta64(1, 'D')."
     )
-    require(
-        not times, argument, "numbers", f"dates or durations, {times[0] if times else ''}", remedy
-    )
+    require(not times, argument, "numbers", got, remedy)
 
 
 def _column_types(values: Any) -> Iterable[Any]:
-    """The types of the columns of a table, or that of an array."""
+    """The types of the columns of a table, or the type of an array."""
     if hasattr(values, "schema") and hasattr(values.schema, "types"):  # pyarrow
         return values.schema.types
-    if (types := getattr(values, "dtypes", None)) is not None and np.iterable(
-        types
-    ):  # tables of pandas and polars
+    types = getattr(values, "dtypes", None)
+    if types is not None and np.iterable(types):  # pandas and polars
         return list(types)
     return [getattr(values, "dtype", getattr(values, "type", None))]
 
 
-# --- rows that two arguments name -----------------------------------------------------------------
+# --- names of rows --------------------------------------------------------------------------------
 def check_same_rows(method: Callable) -> Callable:
-    """A method of an estimator, X among its arguments, which refuses y, weights or covariates of
-    rows that are named otherwise than those of X: they are read by place. Methods without such
-    arguments stay as they are. A y that may be left out is ignored, and not looked at."""
+    """A method of an estimator that refuses y, weights or covariates whose row names differ from
+    those of X: rows are matched by place. A method without X or without these arguments is returned
+    unchanged. An optional y is ignored."""
     signature = inspect.signature(method)
     beside = [
         name
@@ -139,16 +132,16 @@ def check_same_rows(method: Callable) -> Callable:
         return method
 
     @functools.wraps(method)
-    def checked(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            given = signature.bind(*args, **kwargs).arguments
-        except TypeError:
-            return method(*args, **kwargs)  # which says what is wrong with the call
-        require_one_index({name: given.get(name) for name in ("X", *beside)})
+            arguments = signature.bind(*args, **kwargs).arguments
+        except TypeError:  # the method itself says what is wrong with the call
+            return method(*args, **kwargs)
+        require_one_index({name: arguments.get(name) for name in ("X", *beside)})
         return method(*args, **kwargs)
 
-    checked._checks_rows = True  # type: ignore[attr-defined]
-    return checked
+    call._checks_rows = True  # type: ignore[attr-defined]
+    return call
 
 
 def _is_by_row(signature: inspect.Signature, name: str) -> bool:

@@ -220,9 +220,9 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
         moments = OBSERVATIONS[self.likelihood].moments(*predicted, self.hyperparameters_)
         return self._shift + self._unit * moments[0], self._unit * np.sqrt(moments[1])
 
-    def _to_converge(self) -> str:
+    def _convergence_remedy(self) -> str:
         if not self._is_exact:
-            return super()._to_converge()
+            return super()._convergence_remedy()
         return (
             "X gives y exactly, or y is constant: no noise is left, and its size falls without "
             "end. Give y with the "
