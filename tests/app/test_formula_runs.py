@@ -3,6 +3,7 @@ as training was."""
 
 import csv
 import json
+import re
 import shutil
 
 import numpy as np
@@ -311,3 +312,55 @@ def test_rows_that_lack_a_cell_of_the_formula_are_refused_or_left_out(patients, 
     whole = load_data(load_config("glmm", given, str(patients)))
     assert data.train.num_dropped == 2
     np.testing.assert_array_equal(data.train.y, whole.train.y)
+
+
+# --- weights --------------------------------------------------------------------------------------
+def test_a_score_counts_rows_by_their_weights(tmp_path, capsys):
+    """A row of weight 2 is scored twice, one of weight 0 not at all; so is it under the law of the
+    target alone."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=60)
+    y = 2 + x + 0.5 * rng.normal(size=60)
+    weights = rng.integers(0, 4, size=60)
+    y[weights == 0] = 99.0
+    rows = np.repeat(np.arange(60), weights)
+    weighted = write_columns(tmp_path / "w.csv", y=y, x=x, w=weights)
+    repeated = write_columns(tmp_path / "r.csv", y=y[rows], x=x[rows])
+    numbers = {}
+    for name, path, more in (("w", weighted, ["model.weights=w"]), ("r", repeated, [])):
+        fit_columns(tmp_path / name, path, more)
+        capsys.readouterr()
+        assert main(["evaluate", str(tmp_path / name), "--data", path]) == 0
+        said = capsys.readouterr().out
+        assert f"({len(rows)} rows)" in said
+        numbers[name] = [float(number) for number in re.findall(r"-\d+\.\d+", said)]
+    assert len(numbers["w"]) >= 2  # the model, and the mean of the target
+    np.testing.assert_allclose(numbers["w"], numbers["r"], atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [({"w": -1}, "finite numbers that are not negative"), ({}, "expected a column 'w'")],
+    ids=["negative", "none"],
+)
+def test_weights_of_a_table_to_score_are_checked(tmp_path, capsys, column, said):
+    x, noise = np.random.default_rng(6).normal(size=(2, 30))
+    path = write_columns(tmp_path / "w.csv", y=x + noise, x=x, w=np.ones(30, int))
+    fit_columns(tmp_path / "run", path, ["model.weights=w"])
+    more = {name: np.full(30, value) for name, value in column.items()}
+    other = write_columns(tmp_path / "other.csv", y=x + noise, x=x, **more)
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "run"), "--data", other]) != 0
+    assert said in capsys.readouterr().err
+
+
+def fit_columns(folder, path, settings):
+    command = ["fit", "glmm", "--data", path, "--out", str(folder), "--set", "model.formula=y ~ x"]
+    assert main([*command, *QUICK, *settings]) == 0
+
+
+def write_columns(path, **columns):
+    rows = zip(*columns.values(), strict=True)
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
+from vijax.app.catalogue.glmm import Frame
 from vijax.app.drawing import blocks
 from vijax.app.folder.loaded import Run
 from vijax.app.folder.restored import reread_plan
@@ -62,8 +64,17 @@ def _target_alternative(train: Any, test: Any, score: RowScore) -> Plain | None:
     else:
         name = "the mean of the target"
         training, held_out = train.y, test.y
-    logs = _log_density(training.astype(float), held_out.astype(float))
-    return _from_rows(name, test, logs, np.ones(len(held_out)), score)
+    weights, sizes = row_weights(train), row_weights(test)
+    logs = _log_density(training.astype(float), held_out.astype(float), weights)
+    counts = sizes > 0
+    sizes = sizes[counts]
+    return _from_rows(name, test, sizes * logs[counts], sizes, score)
+
+
+def row_weights(table: Any) -> Float[np.ndarray, " N"]:
+    """The weights by which the rows of a table count; ones where it has none."""
+    weights = table.weights if isinstance(table, Frame) else None
+    return np.ones(len(table.y)) if weights is None else weights
 
 
 def _column_alternative(train: Any, test: Any, score: RowScore) -> Plain | None:
@@ -108,16 +119,21 @@ def _to_units(table: Any) -> np.ndarray:
     return np.asarray(table_units(table).points(table.x), float)
 
 
-def _log_density(training: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Log density of x under the law of training values (Bernoulli, Poisson or normal), or NaN."""
+def _log_density(
+    training: np.ndarray, x: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
+    """Log density of x under the law of weighted training values (Bernoulli, Poisson or normal), or
+    NaN."""
     from scipy import stats  # slow to import
 
-    training = training[np.isfinite(training)]
-    mean = training.mean()
+    weights = np.ones(training.shape) if weights is None else weights
+    counts_one = np.isfinite(training) & (weights > 0)
+    training, weights = training[counts_one], weights[counts_one]
+    mean = np.average(training, weights=weights)
     if np.isin(training, (0.0, 1.0)).all():
-        chance = (training.sum() + 0.5) / (len(training) + 1)
+        chance = (weights @ training + 0.5) / (weights.sum() + 1)
         return np.where(x > 0, np.log(chance), np.log1p(-chance)) + 0 * x
-    deviation = max(training.std(), 1e-12)
+    deviation = max(np.sqrt(np.average((training - mean) ** 2, weights=weights)), 1e-12)
     counts = (training >= 0).all() and (training == np.floor(training)).all()
     if counts and deviation < max(3.0, 2 * np.sqrt(mean)):  # wider counts are no Poisson law
         return stats.poisson.logpmf(x, mean)

@@ -29,7 +29,7 @@ from vijax.data.schema.typed_columns import TypedTable, table_of_file, typed_tab
 from vijax.data.tables.table_files import read_columns
 from vijax.files import write_text
 from vijax.models.formulas import coefficients, formula, modelled
-from vijax.models.formulas.glmm import glmm
+from vijax.models.formulas.glmm import glmm, read_weights
 from vijax.models.formulas.glmm_model import Glmm
 from vijax.models.formulas.laws import LAWS
 
@@ -69,6 +69,7 @@ class Frame:
       num_dropped: number of rows left out for a missing cell.
       places: for rows to predict, the places in `every` of those with all cells; None if all have.
       every: the table of all rows to predict, if some lack a cell.
+      weights: the weights of the rows, in a score too; None if each counts once.
     """
 
     table: TypedTable
@@ -79,6 +80,7 @@ class Frame:
     num_dropped: int = 0
     places: np.ndarray | None = None
     every: TypedTable | None = None
+    weights: np.ndarray | None = None
     classes: None = None
     groups: None = None
 
@@ -99,6 +101,12 @@ class Frame:
 
     def __len__(self) -> int:
         return self.num_rows
+
+
+def _weights(config: Any, table: TypedTable) -> np.ndarray | None:
+    """The weights of the rows of a table; None where the model has no column of them."""
+    name = config.model.weights
+    return None if name is None else read_weights(name, table)
 
 
 # --- data -----------------------------------------------------------------------------------------
@@ -200,7 +208,14 @@ def load(config: Any) -> Data:
     family = config.model.family or formula.usual_family(config.model.formula, frame.table)
     design = formula.read(config.model.formula, table, LAWS[family], config.model.base)
     notes = (*frame.notes, modelled.sentence(design, LAWS[family]))
-    train = Frame(table, design.y, notes=notes, schema=design.schema, num_dropped=frame.num_dropped)
+    train = Frame(
+        table,
+        design.y,
+        notes=notes,
+        schema=design.schema,
+        num_dropped=frame.num_dropped,
+        weights=_weights(config, table),
+    )
     if not number:
         return Data(train, None)
     test = frame.table.rows(test_rows)
@@ -211,7 +226,8 @@ def load(config: Any) -> Data:
             "Another data.split_seed divides the rows otherwise; data.held_out=0 holds none out."
         )
         raise ConfigError(f"{config.data.path}: of the rows held out: {error} {remedy}") from error
-    return Data(train, Frame(test, design.response_and_trials(test)[0], train))
+    y = design.response_and_trials(test)[0]
+    return Data(train, Frame(test, y, train, weights=_weights(config, test)))
 
 
 def check(config: Any, entries: Mapping[str, Entry]) -> None:
@@ -305,7 +321,11 @@ def other(config: Any, data: Data, source: Any, column: str | None) -> Frame:
     frame = _read(config, source, schema=schema) if is_path else _read_memory(config, source)
     y = make_model(config.model, data.train).design.response_and_trials(frame.table)[0]
     return dataclasses.replace(
-        frame, y=y, train=data.train, notes=_prediction_notes(frame, data, config)
+        frame,
+        y=y,
+        train=data.train,
+        notes=_prediction_notes(frame, data, config),
+        weights=_weights(config, frame.table),
     )
 
 
@@ -403,7 +423,23 @@ def score(run: FittedRun) -> RowScore:
     """Log predictive density of each held-out row, by draws."""
     model = make_model(run.settings, run.data.train)
     log_liks = model.log_lik(run.fit, run.key, run.settings.num_draws, table=run.data.test.table)
-    return RowScore.of(special.logsumexp(log_liks, axis=0) - np.log(len(log_liks)), "row")
+    logs = special.logsumexp(log_liks, axis=0) - np.log(len(log_liks))
+    return weighted_score(logs, run.data.test)
+
+
+def weighted_score(logs: np.ndarray, frame: Frame) -> RowScore:
+    """The score of rows of a frame from their log densities: a row of weight 2 counts as two, one
+    of weight 0 does not count.
+
+    >>> frame = Frame(typed_table({"y": [1.0, 2.0, 9.0]}), weights=np.array([2.0, 1.0, 0.0]))
+    >>> print(weighted_score(np.array([-1.0, -4.0, -99.0]), frame))
+    -2.000 ± 1.333 nats per row (3 rows)
+    """
+    if frame.weights is None:
+        return RowScore.of(logs, "row")
+    counts = frame.weights > 0
+    sizes = frame.weights[counts]
+    return RowScore.of(sizes * logs[counts], "row", sizes=sizes)
 
 
 ENDS = ["", "5 %", "50 %", "95 %"]
