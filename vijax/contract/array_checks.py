@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -24,6 +24,10 @@ def check_numbers(data: PyTree) -> None:
         if kind.kind not in "biufcV":  # V: types of JAX's own, such as bfloat16
             first = np.ravel(np.asarray(x))[0]
             remedy = "Code categories as integers: numpy.unique(x, return_inverse=True)[1]."
+            if hasattr(x, "toarray"):
+                remedy = f"Pass {name}.toarray()."
+            elif hasattr(x, "collect"):
+                remedy = f"Pass {name}.collect()."
             if isinstance(
                 first, numbers.Number
             ):  # Decimal, Fraction, or Python's own in an array of objects
@@ -33,12 +37,24 @@ def check_numbers(data: PyTree) -> None:
                 f"{remedy}"
             )
         if np.ndim(x) == 0:
-            held = "a list of numbers" if isinstance(data, list | tuple) else "a single number"
-            raise ValueError(f"data: expected arrays, got {held}. Pass numpy.asarray(data).")
+            raise ValueError(f"data: expected arrays, got {_scalars_text(data)}")
         if np.shape(x)[0] == 0:
             raise ValueError(
                 f"{name}: expected at least one row, got an array of shape {np.shape(x)}."
             )
+
+
+def _scalars_text(data: PyTree) -> str:
+    """What data are that hold single numbers where arrays are expected, and what to do."""
+    if isinstance(data, list | tuple):
+        return "a list of numbers. Pass numpy.asarray(data)."
+    lists = isinstance(data, Mapping) and [
+        name for name, part in data.items() if isinstance(part, list | tuple)
+    ]
+    if lists:
+        remedy = "Pass {name: numpy.asarray(values) for name, values in data.items()}."
+        return f"a list of numbers in {lists[0]!r}. {remedy}"
+    return "a single number. Pass numpy.asarray(data)."
 
 
 def check_lengths(data: PyTree) -> int:

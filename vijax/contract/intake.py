@@ -91,40 +91,64 @@ def can_read(model: Model, data: PyTree) -> bool:
 def found_kinds(shapes: PyTree, read: Callable[[PyTree], Any]) -> list[Kind]:
     """The kind of each leaf: a number where the function can be traced with floats in its place,
     else an index, or a mask where it came as booleans. JAX takes no floats for indices, nor for
-    logical operations. The shapes are those of the data, as `jax.ShapeDtypeStruct`s; only integers
-    and booleans are tried.
+    logical operations. The shapes are those of the data, as `jax.ShapeDtypeStruct`s.
 
     >>> table = jnp.arange(5.0)
-    >>> shapes = jax.ShapeDtypeStruct((), np.uint8), jax.ShapeDtypeStruct((), np.uint8)
+    >>> shapes = jax.ShapeDtypeStruct((), np.uint8), jax.ShapeDtypeStruct((), np.float64)
     >>> found_kinds(shapes, lambda data: data[0] ** 2 + table[data[1]])
     ['number', 'index']
     """
     leaves, structure = jax.tree.flatten(shapes)
-    if not any(map(_is_discrete, leaves)):
-        return ["number"] * len(leaves)
-    own: list[Kind] = [
-        "number" if not _is_discrete(x) else "mask" if x.dtype == bool else "index" for x in leaves
-    ]
     numbers: list[Kind] = ["number"] * len(leaves)
 
-    def is_read_as(kinds: Sequence[Kind]) -> bool:
+    def failure(kinds: Sequence[Kind]) -> str | None:
+        """The message of the error with leaves of these kinds; None where there is none."""
         types = [
             jax.ShapeDtypeStruct(x.shape, _dtype(kind, x.dtype))
             for kind, x in zip(kinds, leaves, strict=True)
         ]
         try:
             jax.eval_shape(read, jax.tree.unflatten(structure, types))
-        except Exception:  # whatever the user's function raises
-            return False
-        return True
+        except Exception as error:  # whatever the user's function raises
+            return str(error)
+        return None
 
-    if is_read_as(numbers) or not is_read_as(
-        own
-    ):  # where nothing can be read, the function itself raises the error
+    if not any(_is_discrete(x) or _is_float(x) for x in leaves):
         return numbers
-    alone = [[*own[:i], "number", *own[i + 1 :]] for i in range(len(own))]
-    found: list[Kind] = ["number" if is_read_as(kinds) else own[i] for i, kinds in enumerate(alone)]  # type: ignore[arg-type]
-    return found if is_read_as(found) else own
+    with_numbers = failure(numbers)
+    if with_numbers is None:
+        return numbers
+    # Floats that are whole numbers may be indices too: Python and pandas have such.
+    for others in (_as_given(leaves), [_discrete_kind(x) for x in leaves]):
+        if failure(others) is None:
+            return _with_numbers(others, failure)
+    # Nothing can be read: the function itself raises its error, of which indices are no part.
+    return _as_given(leaves) if "Indexer" in with_numbers else numbers
+
+
+def _with_numbers(kinds: list[Kind], failure: Callable[[Sequence[Kind]], str | None]) -> list[Kind]:
+    """The kinds, with numbers in place of each that may be one."""
+    alone: list[list[Kind]] = [[*kinds[:i], "number", *kinds[i + 1 :]] for i in range(len(kinds))]
+    found: list[Kind] = [
+        "number" if failure(changed) is None else kind
+        for kind, changed in zip(kinds, alone, strict=True)
+    ]
+    return found if failure(found) is None else kinds
+
+
+def _as_given(leaves: Sequence[Any]) -> list[Kind]:
+    """Integers as indices, booleans as masks, floats as numbers."""
+    return [_discrete_kind(x) if _is_discrete(x) else "number" for x in leaves]
+
+
+def _discrete_kind(x: Any) -> Kind:
+    if x.dtype == bool:
+        return "mask"
+    return "index" if _is_discrete(x) or _is_float(x) else "number"
+
+
+def _is_float(x: Any) -> bool:
+    return bool(jnp.issubdtype(x.dtype, jnp.floating))
 
 
 def _reading(model: Any) -> Callable[[PyTree], Any]:
