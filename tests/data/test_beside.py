@@ -9,7 +9,7 @@ from vijax.data import Corpus, read
 from vijax.data.corpora.corpus import join_parts
 from vijax.data.read import read_side_columns
 from vijax.data.reading.checks import DataError
-from vijax.data.schema.in_memory import columns_of
+from vijax.data.schema.in_memory import memory_columns
 
 
 def test_columns_of_a_csv_stay_as_they_are_written(tmp_path):
@@ -59,12 +59,12 @@ def test_a_corpus_in_two_parts_is_put_together_in_its_order():
 
 
 def test_tables_in_memory_are_columns():
-    found = columns_of({"a": [1, 2], "b": [True, False], "c": ["1.5", None], "d": ["x", "y"]})
+    found = memory_columns({"a": [1, 2], "b": [True, False], "c": ["1.5", None], "d": ["x", "y"]})
     assert found["a"].tolist() == [1, 2]
     assert found["b"].tolist() == [1.0, 0.0]
     np.testing.assert_array_equal(found["c"], [1.5, np.nan])
     assert found["d"].tolist() == ["x", "y"]
-    assert columns_of(np.arange(4).reshape(2, 2), ["u", "v"])["v"].tolist() == [1.0, 3.0]
+    assert memory_columns(np.arange(4).reshape(2, 2), ["u", "v"])["v"].tolist() == [1.0, 3.0]
 
 
 @pytest.mark.parametrize(
@@ -78,4 +78,4 @@ def test_tables_in_memory_are_columns():
 )
 def test_objects_that_are_no_table_are_refused(source, expected):
     with pytest.raises(DataError, match=expected):
-        columns_of(source, ["a"])
+        memory_columns(source, ["a"])

@@ -10,8 +10,8 @@ import pytest
 
 import vijax as vi
 from vijax.data.loader import as_loader
-from vijax.data.schema.by_name import columns_by_name, in_order, matrix_names, names_in
-from vijax.data.schema.named_columns import in_order_of, names_of
+from vijax.data.schema.by_name import columns_by_name, matrix_names, order_columns, table_names
+from vijax.data.schema.named_columns import find_names, order_by_names
 
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")
@@ -39,17 +39,17 @@ def column(table, name):
 @pytest.mark.parametrize("kind", MAKERS)
 def test_columns_are_taken_by_name_out_of_every_table(kind):
     table = MAKERS[kind](COLUMNS)
-    assert names_in(table) == ("c", "b", "a")
+    assert table_names(table) == ("c", "b", "a")
     some = columns_by_name(table, ["a", "b"])
     assert type(some) is type(table)
-    assert names_in(some) == ("a", "b")
+    assert table_names(some) == ("a", "b")
     assert (column(some, "a"), column(some, "b")) == ([1.0, 2.0], [3.0, 4.0])
-    assert in_order(("c", "b", "a"), table, "data", "the fit", "") is table
+    assert order_columns(("c", "b", "a"), table, "data", "the fit", "") is table
     with pytest.raises(
         ValueError,
         match=r"^data: expected the columns of the fit, a, d, got none named d\. Mend it\.$",
     ):
-        in_order(("a", "d"), table, "data", "the fit", "Mend it.")
+        order_columns(("a", "d"), table, "data", "the fit", "Mend it.")
 
 
 def test_names_that_are_numbers_or_twice_there():
@@ -60,7 +60,7 @@ def test_names_that_are_numbers_or_twice_there():
     twice = pandas.DataFrame([[1.0, 2.0]], columns=["a", "a"])
     assert matrix_names(twice) is None
     with pytest.raises(ValueError, match="got several named a"):
-        in_order(("a", "b"), twice, "data", "the fit", "")
+        order_columns(("a", "b"), twice, "data", "the fit", "")
 
 
 # --- streams --------------------------------------------------------------------------------------
@@ -176,14 +176,14 @@ def test_a_stream_of_arrays_has_no_names():
 def test_columns_of_any_names_are_read_by_name(names):
     table = pandas.DataFrame(ROWS)
     table.columns = pandas.Index(names, tupleize_cols=False)
-    known = names_of(table)
+    known = find_names(table)
     assert known == (tuple(map(str, names)),)
     for other in (table, table[names[::-1]], ROWS):
-        np.testing.assert_array_equal(in_order_of(known, other), ROWS)
+        np.testing.assert_array_equal(order_by_names(known, other), ROWS)
     with pytest.raises(
         ValueError, match=r"^data: expected the columns of the fit, .*, got none named"
     ):
-        in_order_of(known, table.set_axis(["b", "c"], axis=1))
+        order_by_names(known, table.set_axis(["b", "c"], axis=1))
 
 
 def test_a_fit_reads_numbered_columns_by_name():
@@ -196,7 +196,7 @@ def test_a_fit_reads_numbered_columns_by_name():
 
 
 def test_a_table_that_only_numbers_its_columns_is_an_array():
-    assert in_order_of((("a", "b"),), pandas.DataFrame(ROWS)).equals(pandas.DataFrame(ROWS))
+    assert order_by_names((("a", "b"),), pandas.DataFrame(ROWS)).equals(pandas.DataFrame(ROWS))
 
 
 def test_an_estimator_compares_columns_whose_names_are_numbers():

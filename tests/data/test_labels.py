@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from vijax.data.schema.labels import Levels, in_order, labels_of
+from vijax.data.schema.labels import Levels, sort_names, to_labels
 from vijax.data.schema.schema import ColumnSchema, Schema
 from vijax.data.schema.typed_columns import typed_table
 from vijax.models.formulas import formula
@@ -19,7 +19,7 @@ TEN = pandas.Timestamp("2020-01-01 10:00")
 
 
 def codes(training, later):
-    return labels_of(training).levels().find_codes(labels_of(later)).tolist()
+    return to_labels(training).levels().find_codes(to_labels(later)).tolist()
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_a_level_is_known_by_every_name_of_its_equal(training, later, expected):
 
 
 def test_levels_are_in_the_order_of_numbers_where_all_are_and_as_declared():
-    assert labels_of(["10", "9", "1"]).levels().names == ("1", "9", "10")
-    assert in_order(["10", "9", "x"]) == ("10", "9", "x")
+    assert to_labels(["10", "9", "1"]).levels().names == ("1", "9", "10")
+    assert sort_names(["10", "9", "x"]) == ("10", "9", "x")
     column = typed_table(
         pandas.DataFrame({"c": pandas.Categorical(["lo", "hi"], ["lo", "mid", "hi"])})
     ).columns["c"]
@@ -162,7 +162,7 @@ def test_a_schema_is_written_and_read():
     ],
 )  # fmt: skip
 def test_no_two_levels_merge_and_no_level_is_lost(training, later, expected):
-    levels = labels_of(training).levels()
+    levels = to_labels(training).levels()
     assert len(levels.names) == len({*training})
     assert codes(training, later) == expected
 
@@ -214,9 +214,9 @@ DAYS = np.array([0, 7, 14])
     ],
 )
 def test_a_duration_has_one_name_in_every_unit(values):
-    levels = labels_of(values).levels()
+    levels = to_labels(values).levels()
     assert levels.names == ("0 days", "7 days", "14 days")
-    assert levels.find_codes(labels_of(DAYS.astype("m8[D]"))).tolist() == [0, 1, 2]
+    assert levels.find_codes(to_labels(DAYS.astype("m8[D]"))).tolist() == [0, 1, 2]
 
 
 def test_durations_of_the_libraries_are_one():
@@ -239,14 +239,14 @@ def test_durations_of_the_libraries_are_one():
 )
 def test_values_of_other_kinds_are_looked_up_among_numbers(later, codes):
     """True is 1; a date is no number. Both were an error without a name."""
-    assert labels_of(np.array([0, 1, 2])).levels().find_codes(labels_of(later)).tolist() == codes
+    assert to_labels(np.array([0, 1, 2])).levels().find_codes(to_labels(later)).tolist() == codes
 
 
 def test_of_two_near_levels_neither_is_meant():
-    levels = labels_of([0.3, np.nextafter(0.3, 1)]).levels()
+    levels = to_labels([0.3, np.nextafter(0.3, 1)]).levels()
     beyond = np.nextafter(np.nextafter(0.3, 1), 1)
-    assert levels.find_codes(labels_of([0.3, beyond])).tolist() == [0, -1]
-    assert labels_of([0.3]).levels().find_codes(labels_of([np.nextafter(0.3, 1)])).tolist() == [0]
+    assert levels.find_codes(to_labels([0.3, beyond])).tolist() == [0, -1]
+    assert to_labels([0.3]).levels().find_codes(to_labels([np.nextafter(0.3, 1)])).tolist() == [0]
 
 
 def test_whole_numbers_among_fractions_keep_all_digits():
@@ -295,7 +295,7 @@ def test_blanks_around_names_say_nothing_and_two_that_become_one_are_told(made, 
         labels = typed_table(made({"g": cells})).columns["g"].labels()
     assert labels.names == ("a", "b", "c")
     assert labels.codes.tolist() == [0, 1, 1, 2]
-    assert labels.levels().find_codes(labels_of(["c", " a ", "d"])).tolist() == [2, 0, -1]
+    assert labels.levels().find_codes(to_labels(["c", " a ", "d"])).tolist() == [2, 0, -1]
     pandas.DataFrame({"g": cells}).to_csv(tmp_path / "t.csv", index=False)
     assert typed_table(str(tmp_path / "t.csv")).columns["g"].labels().names == labels.names
 

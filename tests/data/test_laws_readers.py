@@ -9,8 +9,8 @@ import pytest
 
 from tests.data.readers import COVERED_ELSEWHERE, FORMS, Typing, typings
 from vijax.data.reading.checks import DataError
-from vijax.data.schema.cells import in_a_library
-from vijax.data.schema.in_memory import columns_of
+from vijax.data.schema.cells import is_library_table
+from vijax.data.schema.in_memory import memory_columns
 from vijax.data.schema.typed_columns import NoNumber, typed_table
 from vijax.data.tables.columns import as_numbers, original_cells, row_names, said_missing
 from vijax.data.tables.formats import Dialect
@@ -68,7 +68,7 @@ def test_levels_of_one_form_are_found_in_another(form, typing, tmp_path):
 def test_tables_of_numbers_are_read_alike(form, typing, tmp_path):
     """The reader of models without a formula says what that of formulas says."""
     source = form.make(tmp_path, {"id": IDS, "x y": typing})
-    columns = read_columns(source) if isinstance(source, str) else columns_of(source)
+    columns = read_columns(source) if isinstance(source, str) else memory_columns(source)
     assert list(columns) == ["id", "x y"]
     if typing.numbers is not None:
         np.testing.assert_array_equal(as_numbers(columns["x y"]), typing.numbers)
@@ -152,7 +152,7 @@ def test_words_that_were_read_as_missing_are_told_with_their_number(form, tmp_pa
 @pytest.mark.parametrize("form", FORMS, ids=repr)
 def test_rows_keep_their_names_when_others_are_left_out(form, tmp_path):
     source = form.make(tmp_path, {"id": IDS, "x y": IDS})
-    found = read_columns(source) if isinstance(source, str) else columns_of(source)
+    found = read_columns(source) if isinstance(source, str) else memory_columns(source)
     assert row_names(found).name(2) == form.third_row
     assert row_names(some_rows(found, np.array([1, 2]))).name(1) == form.third_row
     table = typed_table(source)
@@ -160,7 +160,7 @@ def test_rows_keep_their_names_when_others_are_left_out(form, tmp_path):
     part = table.rows(np.array([1, 2]))
     assert part.row_name(1) == form.third_row
     called, _, label = form.third_row.removesuffix(", counted from 0").partition(" ")
-    assert part.rows_named([1]).startswith(f"{called} {label} (1 such)")
+    assert part.list_rows([1]).startswith(f"{called} {label} (1 such)")
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_rows_keep_their_names_when_others_are_left_out(form, tmp_path):
 )
 def test_a_message_names_the_row_as_the_user_finds_it(form, tmp_path):
     source = form.make(tmp_path, {"id": IDS, "x y": BAD})
-    found = read_columns(source) if isinstance(source, str) else columns_of(source)
+    found = read_columns(source) if isinstance(source, str) else memory_columns(source)
     with pytest.raises(DataError, match=f"'oops' in {re.escape(form.third_row)}"):
         make_table(some_rows(found, np.array([1, 2, 3])), Choice(columns=("x y",)), "a table")
 
@@ -181,4 +181,4 @@ def test_every_reader_has_a_row():
     )
     for library in ("pandas", "polars", "pyarrow"):
         assert library in covered
-        assert in_a_library(type("Table", (), {"__module__": f"{library}.frame"})())
+        assert is_library_table(type("Table", (), {"__module__": f"{library}.frame"})())

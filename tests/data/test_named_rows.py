@@ -9,7 +9,7 @@ from tests.data import spreadsheets
 from vijax.checks import RowError
 from vijax.data import DataError, read
 from vijax.data.reading.checks import Notes
-from vijax.data.schema.in_memory import columns_of
+from vijax.data.schema.in_memory import memory_columns
 from vijax.data.schema.row_names import lines
 from vijax.data.schema.typed_columns import typed_table
 from vijax.data.tables.columns import FileColumns
@@ -240,7 +240,7 @@ def test_rows_of_a_data_frame_are_named_by_its_index(index, name):
     labels = pandas.MultiIndex.from_tuples(index) if isinstance(index[0], tuple) else index
     frame = pandas.DataFrame({"x": [1.0, None, 2.0], "g": ["a", "b", "b"]}, index=labels)
     with pytest.raises(DataError, match=f"a missing value in {name},? of column 'x'"):
-        make_table(columns_of(frame), Choice(columns=("x",)), "data")
+        make_table(memory_columns(frame), Choice(columns=("x",)), "data")
     with pytest.raises(ValueError, match=f"a list in {name},? of 'x'"):
         typed_table(frame.assign(x=[1.0, [2.0], 3.0]))
 
@@ -251,7 +251,7 @@ def records(columns):
 
 @pytest.mark.parametrize("make", [dict, records])
 def test_rows_in_memory_keep_their_numbers_when_others_are_left_out(make):
-    found = columns_of(make({"x": [1.0, 2.0, "oops"], "g": [None, "a", "b"]}), exact=["g"])
+    found = memory_columns(make({"x": [1.0, 2.0, "oops"], "g": [None, "a", "b"]}), exact=["g"])
     with pytest.raises(DataError, match="'oops' in row 2, counted from 0"):
         make_table(found, Choice(columns=("x",), group="g", drop=True), "data")
 

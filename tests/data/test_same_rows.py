@@ -6,7 +6,7 @@ import pytest
 
 import vijax as vi
 from vijax.data import synthetic
-from vijax.data.schema.named_columns import in_order_of
+from vijax.data.schema.named_columns import order_by_names
 from vijax.data.schema.same_rows import require_one_index
 from vijax.data.streams.named_batches import NamedBatches
 
@@ -58,7 +58,7 @@ CALLS = {
 def test_later_data_too():
     table, said = pandas.DataFrame(X), r"expected the index of .*\[0\], in its order, got"
     with pytest.raises(ValueError, match=rf"^like\[1\]: {said}"):
-        in_order_of(None, (table, TURNED), "like")
+        order_by_names(None, (table, TURNED), "like")
     with pytest.raises(vi.data.DataError, match=rf"^batch of step 3: batch\[1\]: {said}"):
         NamedBatches().arrange((table, TURNED), 3)
 

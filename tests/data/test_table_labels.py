@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from vijax.data.reading.checks import DataError
-from vijax.data.schema.in_memory import columns_of
-from vijax.data.schema.labels import labels_of
+from vijax.data.schema.in_memory import memory_columns
+from vijax.data.schema.labels import to_labels
 from vijax.data.tables.table import Choice, make_table
 from vijax.data.tables.table_files import read_table
 
@@ -21,7 +21,7 @@ def test_names_of_groups_stay_apart(tmp_path):
     path = tmp_path / "g.csv"
     path.write_text("g,x\n" + "".join(f"{name},1\n" for name in EXACT))
     assert read_table(str(path), Choice(group="g")).group_names == tuple(EXACT)
-    found = columns_of({"g": EXACT, "x": np.ones(6)}, exact=["g"])
+    found = memory_columns({"g": EXACT, "x": np.ones(6)}, exact=["g"])
     assert make_table(found, Choice(group="g"), "a table").group_names == tuple(EXACT)
 
 
@@ -41,9 +41,9 @@ ONE = [
 @pytest.mark.parametrize("value", ONE, ids=lambda value: f"{type(value).__name__} {value}")
 def test_equal_numbers_name_one_level(value):
     """Training rows have 1.0, 2.5 and 3.0; a row alone is not named otherwise."""
-    labels = labels_of(np.array([1.0, 2.5, 3.0]))
+    labels = to_labels(np.array([1.0, 2.5, 3.0]))
     assert (labels.names, labels.kind) == (("1", "2.5", "3"), "number")
-    found = columns_of({"g": [value], "x": [0.0]}, exact=["g"])
+    found = memory_columns({"g": [value], "x": [0.0]}, exact=["g"])
     assert make_table(found, Choice(group="g", group_kind=labels.kind), "a table").group_names == (
         "1",
     )
@@ -52,7 +52,7 @@ def test_equal_numbers_name_one_level(value):
 @pytest.mark.parametrize("unit", ["D", "s", "ms", "us", "ns"])
 def test_a_day_has_one_name_at_any_resolution(unit):
     day = np.array(["2024-05-31"], f"datetime64[{unit}]")
-    found = columns_of(
+    found = memory_columns(
         {"g": day, "h": [datetime.date(2024, 5, 31)], "i": [datetime.datetime(2024, 5, 31)]}
     )
     assert [values[0] for values in found.values()] == ["2024-05-31"] * 3
@@ -63,10 +63,10 @@ def test_missing_values_of_libraries_are_missing():
     frame = pandas.DataFrame(
         {"n": pandas.array([1, None], "Int64"), "t": pandas.array(["a", None], "string")}
     )
-    found = columns_of(frame)
+    found = memory_columns(frame)
     assert np.isnan(found["n"][1])
     assert found["t"].tolist() == ["a", ""]
-    found = columns_of(frame[["n"]].to_numpy(), ["n"])
+    found = memory_columns(frame[["n"]].to_numpy(), ["n"])
     assert np.isnan(found["n"][1])
 
 
@@ -84,7 +84,7 @@ def test_classes_are_those_of_training(tmp_path):
 
 
 def test_columns_that_are_carried_through_are_not_retyped():
-    found = columns_of({"id": ["007", "12"], "x": ["1", "2"]}, exact=["id"])
+    found = memory_columns({"id": ["007", "12"], "x": ["1", "2"]}, exact=["id"])
     assert found["id"].tolist() == ["007", "12"]
     assert found["x"].tolist() == [1.0, 2.0]
 
@@ -96,7 +96,7 @@ def test_classes_that_are_true_and_false_have_one_name_in_files_and_in_memory(tm
     choice = Choice(columns=("x",), target="c", kind="binary")
     table = read_table(path, choice)
     assert table.y.tolist() == [1.0, -1.0, 1.0]
-    for later in (columns_of(frame), columns_of({"x": [1, 2, 3], "c": [1, 0, 1]})):
+    for later in (memory_columns(frame), memory_columns({"x": [1, 2, 3], "c": [1, 0, 1]})):
         again = make_table(later, choice._replace(classes=table.classes), "a table")
         assert again.y.tolist() == [1.0, -1.0, 1.0]
 
@@ -121,7 +121,7 @@ IN_MEMORY = {
 def test_numbers_in_memory_are_those_that_formulas_read(name):
     """One reader: a masked 999 is missing, for tables as for formulas."""
     values, expected = IN_MEMORY[name]
-    np.testing.assert_array_equal(columns_of({"x": values})["x"], expected)
+    np.testing.assert_array_equal(memory_columns({"x": values})["x"], expected)
 
 
 def test_two_columns_of_one_name_in_memory_are_refused():
@@ -133,9 +133,9 @@ def test_two_columns_of_one_name_in_memory_are_refused():
         with pytest.raises(
             DataError, match=r"data: expected columns of distinct names, got several '[x1]'"
         ):
-            columns_of(table)
+            memory_columns(table)
 
 
 def test_a_cell_with_several_values_is_named():
     with pytest.raises(DataError, match="got a list in row 1, counted from 0, of 'x'"):
-        columns_of({"x": [1, [2, 3]]})
+        memory_columns({"x": [1, [2, 3]]})

@@ -35,7 +35,7 @@ from vijax.checks import check_key, require, require_integers, require_on_host
 from vijax.constrain import real
 from vijax.contract.batch import Nearby
 from vijax.contract.model import Model
-from vijax.data.schema.named_columns import names_of
+from vijax.data.schema.named_columns import find_names
 from vijax.fitting.fit_arguments import check_process
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.result import Fit
@@ -177,7 +177,7 @@ def auto(
     wanted = _Wanted(
         num_starts or NUM_STARTS, max_draws or MAX_DRAWS, max_gradients, batch_size, richer
     )
-    return _of_density(model, density, data, key, wanted, stage)._replace(columns=names_of(data))
+    return _of_density(model, density, data, key, wanted, stage)._replace(columns=find_names(data))
 
 
 class _Wanted(NamedTuple):

@@ -29,7 +29,7 @@ from vijax.automatic.modes import SearchResult, find_modes, with_bounds
 from vijax.automatic.trust_region import Stage, Watcher, check_stage
 from vijax.checks import check_key, require, require_integers, require_on_host
 from vijax.contract.model import Model
-from vijax.data.schema.named_columns import names_of
+from vijax.data.schema.named_columns import find_names
 from vijax.fitting.fit_arguments import check_process
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.result import Fit
@@ -132,7 +132,7 @@ def dadvi(
     if q.ended is Ended.CONVERGED and q.elbo - said.elbo.value > most:
         q = q._replace(ended=Ended.TOO_FEW)
         said = with_verdict(said, q)
-    return as_fit(model, q, said, key)._replace(columns=names_of(data))
+    return as_fit(model, q, said, key)._replace(columns=find_names(data))
 
 
 # --- the objective --------------------------------------------------------------------------------

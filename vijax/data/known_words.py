@@ -21,7 +21,7 @@ from vijax.data.corpora.storage import is_corpus_folder
 from vijax.data.read import TEXT_FORMATS, guess_format, read
 from vijax.data.reading.checks import Notes, listed
 from vijax.data.reading.download import fetch, is_url
-from vijax.data.schema.cells import in_a_library
+from vijax.data.schema.cells import is_library_table
 from vijax.data.texts.text import DEFAULT_SETTINGS, analyzer, choose_settings
 from vijax.data.to_shards import hash_words
 
@@ -169,7 +169,7 @@ def _is_of_texts(source: Any) -> bool:
             return False
         path = fetch(str(source)) if is_url(source) else Path(source).expanduser()
         return path.exists() and not is_corpus_folder(path) and guess_format(path) in TEXT_FORMATS
-    if in_a_library(source):
+    if is_library_table(source):
         return not are_ratings(source) and not are_counts(source)
     is_list = isinstance(source, Sequence | np.ndarray) and not isinstance(source, tuple | bytes)
     return is_list and len(source) > 0 and isinstance(source[0], str)

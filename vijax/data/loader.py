@@ -22,7 +22,7 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.data.known_words import are_same, read_over_words, require_own_covariates
 from vijax.data.minibatch import Share, SharedLoader
 from vijax.data.reading.checks import fail
-from vijax.data.schema.named_columns import Names, check_rows, names_of
+from vijax.data.schema.named_columns import Names, check_rows, find_names
 from vijax.data.streams.document_loader import document_loader
 from vijax.data.streams.documents import Shards
 from vijax.data.streams.foreign import to_arrays
@@ -338,7 +338,7 @@ def _array_loader(
         seed,
         is_fixed=is_fixed,
         kinds=tuple(kinds),
-        leaf_columns=names_of(given),
+        leaf_columns=find_names(given),
     )
 
 

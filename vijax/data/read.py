@@ -39,7 +39,7 @@ from vijax.data.reading.files import (
 )
 from vijax.data.reading.store import describe_files, is_address, shard_paths
 from vijax.data.reading.suited import Formats, check_settings
-from vijax.data.schema.cells import column_names, column_values, in_a_library
+from vijax.data.schema.cells import column_names, column_values, is_library_table
 from vijax.data.schema.row_names import RowNames
 from vijax.data.tables.formats import USUAL, Dialect, Separator
 from vijax.data.texts import text_files
@@ -304,7 +304,7 @@ def _read_object(
         return ratings(source, vocabulary=vocabulary, folder=folder)
     if column is None and are_counts(source):
         return _relabel(corpus_of_counts(source, words=vocabulary), vocabulary)
-    if in_a_library(source):
+    if is_library_table(source):
         notes = Notes()
         texts = _table(source, column, notes)
         return corpus_from_texts(texts, text, vocabulary, folder, notes=notes)

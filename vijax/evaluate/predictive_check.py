@@ -117,11 +117,11 @@ def predictive_check(
     >>> print(predictive_check(fit, jnp.var, y, key=jax.random.key(1)).p_value)
     0.0
     """
-    from vijax.data.schema.named_columns import in_order_of
+    from vijax.data.schema.named_columns import order_by_names
     from vijax.predict.predictive import draw_data, observed_data
 
     require(callable(statistic), "statistic", "a function of the data", type(statistic).__name__)
-    data = in_order_of(fit.columns, data)
+    data = order_by_names(fit.columns, data)
     observations = observed_data(fit, data)
     reads_globals = num_arguments(statistic) > 1
     read = _StatisticPair(snapshot(statistic), reads_globals)

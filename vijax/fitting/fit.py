@@ -21,7 +21,7 @@ from vijax import tree
 from vijax.arguments import Positive, Size
 from vijax.checks import check_key, require_on_host
 from vijax.data.loader import Loader, as_loader, loader_words
-from vijax.data.schema.named_columns import names_of
+from vijax.data.schema.named_columns import find_names
 from vijax.fitting.fit_arguments import (
     check_batches,
     check_enough,
@@ -280,7 +280,7 @@ def fit(
         _status_after_skips(status, best_state),
         judge=_make_judge(spec, loader, int(seed)),
         vocabulary=loader_words(source),
-        columns=names_of(data, source),
+        columns=find_names(data, source),
     )
     result = _check_bound(result, loader, key_run)
     if throw and result.status in FAILED:

@@ -16,7 +16,7 @@ from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.intake import cast_data, cast_for_score
 from vijax.data.known_words import read_over_words, require_own_covariates
 from vijax.data.loader import check_own_data
-from vijax.data.schema.named_columns import Names, in_order_of
+from vijax.data.schema.named_columns import Names, order_by_names
 from vijax.data.schema.schema import Schema
 from vijax.families import Family, Point, Product
 from vijax.fitting import judge
@@ -277,7 +277,7 @@ class Fit(NamedTuple):
         >>> fit.predictive(jax.random.key(1), 100, like=7).shape
         (100, 7, 1)
         """
-        like = in_order_of(self.columns, like, "like")
+        like = order_by_names(self.columns, like, "like")
         return predictive.draw_data(self, key, num_draws, like, groups)
 
     def forecast(self, key: PRNGKeyArray, num_draws: int, data: Any, num_steps: int) -> PyTree:
@@ -311,7 +311,9 @@ class Fit(NamedTuple):
         >>> draws.shape, jnp.median(draws, axis=0).round(-1).ravel().tolist()
         ((100, 1, 3, 1), [0.0, 10.0, 0.0])
         """
-        return predictive.forecast(self, key, num_draws, in_order_of(self.columns, data), num_steps)
+        return predictive.forecast(
+            self, key, num_draws, order_by_names(self.columns, data), num_steps
+        )
 
     def predictive_interval(
         self,
@@ -482,7 +484,7 @@ class Fit(NamedTuple):
         if spec.model.form.documents is not None and not isinstance(data, Documents):
             at = self.state.hyper, self.posterior
             return infer_documents(read_locals, spec, *at, self.in_words(data), key)
-        batch = Minibatch(cast_data(spec.model, in_order_of(self.columns, data)), None)
+        batch = Minibatch(cast_data(spec.model, order_by_names(self.columns, data)), None)
         return infer(read_locals, spec, self.state.hyper, self.posterior, batch, key)
 
     def score(self, documents: Any, *, key: PRNGKeyArray) -> Any:
@@ -500,7 +502,7 @@ class Fit(NamedTuple):
         if model.form.documents is not None:
             data = self.in_words(data)
         elif model.by_entry is None:
-            data = cast_for_score(model, in_order_of(self.columns, data))
+            data = cast_for_score(model, order_by_names(self.columns, data))
         return score(self.state.hyper, self.estimates, data, key)
 
     def predict(self, inputs: Any, **how: Any) -> Any:

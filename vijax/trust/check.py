@@ -16,7 +16,7 @@ from scipy import special
 
 from vijax.checks import require, require_integers
 from vijax.contract.model import Model
-from vijax.data.schema.named_columns import in_order_of
+from vijax.data.schema.named_columns import order_by_names
 from vijax.evaluate.predictive_check import predictive_check
 from vijax.fitting import fit as fitting
 from vijax.fitting.restarts import EqualStartsWarning
@@ -194,7 +194,7 @@ def check(fit: Fit, data: Any = None, *, key: PRNGKeyArray, restarts: int = 4) -
     """
     require(isinstance(fit, Fit), "fit", "what a fit returned", type(fit).__name__)
     require_integers(restarts=restarts)
-    data = in_order_of(fit.columns, data)
+    data = order_by_names(fit.columns, data)
     if fit.alg.spec.model.form.documents is not None:
         data = fit.in_words(data)
     draw = jax.eval_shape(lambda key: fit.sample(key, 1), key)

@@ -170,7 +170,7 @@ def _lacking(table: TypedTable, names: Iterable[str]) -> dict[str, np.ndarray]:
 def _missing_cells(table: TypedTable, lacking: Mapping[str, np.ndarray], path: str) -> ValueError:
     """The error on a table with missing cells in columns of the formula."""
     rows_lacking = {
-        name: table.rows_named(np.flatnonzero(mask).tolist()) for name, mask in lacking.items()
+        name: table.list_rows(np.flatnonzero(mask).tolist()) for name, mask in lacking.items()
     }
     places_text = " and ".join(f"none of {name!r} in {rows}" for name, rows in rows_lacking.items())
     remedy = "fill them in; or leave those rows out, --set data.missing=drop"
@@ -185,7 +185,7 @@ def _missing_cells(table: TypedTable, lacking: Mapping[str, np.ndarray], path: s
 
 def _dropped_note(table: TypedTable, lacking: Mapping[str, np.ndarray], is_training: bool) -> str:
     """The note on rows that lack a cell of the formula."""
-    rows = table.rows_named(np.flatnonzero(np.any(list(lacking.values()), axis=0)).tolist())
+    rows = table.list_rows(np.flatnonzero(np.any(list(lacking.values()), axis=0)).tolist())
     counts = ", ".join(f"{name!r} {int(mask.sum()):,}" for name, mask in lacking.items())
     effect = "are left out (data.missing)" if is_training else "have empty results"
     return (
@@ -304,7 +304,7 @@ def new(config: Any, data: Data, source: Any, column: str | None) -> New:
     else:
         frame = _read_memory(config, source, is_training=False)
     all_rows = frame.every or frame.table
-    beside = {name: column.as_written().tolist() for name, column in all_rows.columns.items()}
+    beside = {name: column.original_cells().tolist() for name, column in all_rows.columns.items()}
     return New(
         frame,
         {"row": np.arange(len(all_rows)), **beside},

@@ -33,9 +33,9 @@ from vijax.data.reading.checks import DataError
 from vijax.data.schema.missing_words import (
     IF_NAMES,
     MissingWords,
+    clear_words,
     missing_words,
     said_of_words,
-    without_words,
 )
 from vijax.data.schema.typed_columns import TypedColumn, TypedTable
 from vijax.data.tables.columns import strip_blanks
@@ -90,7 +90,7 @@ def _to_table(columns: Mapping[str, Sequence[Any]], num_documents: int, section:
 
 
 def _to_column(name: str, values: Sequence[Any], words: MissingWords) -> TypedColumn:
-    cleared = without_words(strip_blanks(values), words, are_names=False)
+    cleared = clear_words(strip_blanks(values), words, are_names=False)
     cells = np.empty(len(values), object)
     cells[:] = cleared.cells
     return TypedColumn(name, cells, from_file=True, written=cleared.written)
@@ -115,7 +115,9 @@ def _missing_words_note(parts: Sequence[TypedTable], name: str) -> str:
     """Sentences on the words of a column that were read as missing, in all parts of a table."""
     columns = [part.columns[name] for part in parts]
     missing = np.concatenate([column.missing for column in columns])
-    note = said_of_words(name, np.concatenate([column.as_written() for column in columns]), missing)
+    note = said_of_words(
+        name, np.concatenate([column.original_cells() for column in columns]), missing
+    )
     return f"{note}{IF_NAMES}" if note else ""
 
 

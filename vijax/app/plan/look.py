@@ -23,7 +23,7 @@ from vijax.data.read import guess_format
 from vijax.data.reading.checks import DataError, Notes, listed, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import path_kind
-from vijax.data.schema.labels import name_of
+from vijax.data.schema.labels import label_name
 from vijax.data.schema.typed_columns import typed_table
 from vijax.data.tables.columns import (
     Columns,
@@ -211,7 +211,7 @@ def _make_column(name: str, values: np.ndarray, words: tuple[str, ...] = ()) -> 
         numbers = as_numbers(values)
         missing = np.isnan(numbers)
         present = numbers[~missing]
-    distinct = set(map(name_of, present.tolist()))
+    distinct = set(map(label_name, present.tolist()))
     return Column(
         name,
         numbers if len(present) else None,
@@ -361,7 +361,7 @@ def _names_sequences(column: Column, values: np.ndarray) -> bool:
 
 def _codes(values: np.ndarray) -> np.ndarray:
     """The number of each row's value among the sorted different values."""
-    return np.unique([name_of(value) for value in values.tolist()], return_inverse=True)[1]
+    return np.unique([label_name(value) for value in values.tolist()], return_inverse=True)[1]
 
 
 def _times(

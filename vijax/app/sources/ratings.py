@@ -90,7 +90,7 @@ def _read_features(
         columns = columns_by_name(columns, [name, *names_wanted])
     table = make_table(columns, Choice(group=name, missing=True), path, notes)
     assert table.origin is not None
-    row_name = table.origin.rows.within
+    row_name = table.origin.rows.mid_sentence
     bad = np.argwhere(~np.isfinite(table.x))
     if bad.size:
         row, column = bad[0]

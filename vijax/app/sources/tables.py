@@ -19,7 +19,7 @@ from vijax.app.sources.offsets import get_offset
 from vijax.app.sources.sampled import TableSample, load_sample
 from vijax.data.reading.checks import Notes, fail, listed
 from vijax.data.schema.cells import column_names as column_names_of
-from vijax.data.schema.in_memory import columns_of
+from vijax.data.schema.in_memory import memory_columns
 from vijax.data.tables.columns import (
     Columns,
     FileColumns,
@@ -613,7 +613,7 @@ def _new_columns(config: Any, like: Table, source: Any, choice: Choice, notes: N
         numbers += [name for name, form in formats if form == NUMBER]
     exact = AllBut(tuple(numbers))
     if source is not None and not isinstance(source, str | Path):
-        return columns_without_blanks(columns_of(source, like.columns, exact), "data")
+        return columns_without_blanks(memory_columns(source, like.columns, exact), "data")
     section = config.data
     path, rows, digest = section.path, section.num_rows, section.sha256
     if source is not None and str(source) != section.path:

@@ -23,10 +23,10 @@ from vijax.data.corpora.users import Users
 from vijax.data.reading.checks import DataError, Notes, fail, integer_counts, listed
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import naming, read_vocabulary
-from vijax.data.schema.cells import column_names, column_values, in_a_library
-from vijax.data.schema.in_memory import columns_of
-from vijax.data.schema.labels import name_of
-from vijax.data.schema.row_names import row_names_of
+from vijax.data.schema.cells import column_names, column_values, is_library_table
+from vijax.data.schema.in_memory import memory_columns
+from vijax.data.schema.labels import label_name
+from vijax.data.schema.row_names import find_row_names
 from vijax.data.tables import dates
 from vijax.data.tables.columns import (
     Columns,
@@ -105,7 +105,7 @@ def _memory_columns(source: Any, named: RoleNames) -> Columns:
         raise fail("source", expected, type(source).__name__, "convert it to one of these")
     roles = find_roles(list(map(str, names)), named, "source", Notes())
     in_roles = [name for name in (roles.user, roles.item, roles.count, roles.time) if name]
-    typed = columns_of(
+    typed = memory_columns(
         {name: source[name] for name in names if str(name) in in_roles},
         exact=(roles.user, roles.item),
     )
@@ -117,12 +117,12 @@ def _memory_columns(source: Any, named: RoleNames) -> Columns:
     if len(set(lengths.values())) > 1:
         remedy = "give every column as many rows"
         raise fail("source", "columns of one length", str(lengths), remedy)
-    return NamedColumns(columns, row_names_of(source, next(iter(lengths.values()), 0)))
+    return NamedColumns(columns, find_row_names(source, next(iter(lengths.values()), 0)))
 
 
 def _as_objects(column: Any) -> np.ndarray:
     """A column of objects, unchanged."""
-    values = column_values(column) if in_a_library(column) else list(column)
+    values = column_values(column) if is_library_table(column) else list(column)
     array = np.empty(len(values), object)
     array[:] = values
     return array
@@ -218,7 +218,7 @@ def _number_names(
     values = found[column]
     where = f"{where}, column {column!r}"
     check_present(values, "a name in every row", where, at, words=said_missing(found, column))
-    names = [name_of(value) for value in values.tolist()]
+    names = [label_name(value) for value in values.tolist()]
     if any("\n" in name or "\r" in name for name in names):
         names = _join_lines(names, where, notes)
     place = {name: i for i, name in enumerate(dict.fromkeys(names))}

@@ -13,10 +13,10 @@ from vijax.checks import require
 from vijax.data.schema.cells import column_name, column_names
 
 
-def names_in(table: Any) -> tuple[str, ...] | None:
+def table_names(table: Any) -> tuple[str, ...] | None:
     """The names of the columns of a table, as text; None for an object without such names.
 
-    >>> names_in({"a": [1.0], "b": [2.0]}), names_in(np.zeros(1, [("a", float)])), names_in(np.zeros((1, 2)))
+    >>> table_names({"a": [1.0], "b": [2.0]}), table_names(np.zeros(1, [("a", float)])), table_names(np.zeros((1, 2)))
     (('a', 'b'), ('a',), None)
     """
     if isinstance(table, Mapping):
@@ -33,7 +33,7 @@ def matrix_names(table: Any) -> tuple[str, ...] | None:
     >>> matrix_names(pandas.DataFrame({"a": [1.0], "b": [2.0]})), matrix_names(pandas.DataFrame([[1.0, 2.0]]))
     (('a', 'b'), ('0', '1'))
     """
-    names = names_in(table)
+    names = table_names(table)
     return None if names is None or len(set(names)) != len(names) else names
 
 
@@ -53,21 +53,23 @@ def columns_by_name(table: Any, names: Sequence[str]) -> Any:
     >>> columns_by_name({"b": 2, "c": 3, "a": 1}, ["a", "b"])
     {'a': 1, 'b': 2}
     """
-    own = names_in(table) or ()
+    own = table_names(table) or ()
     places = [own.index(name) for name in names]
     if isinstance(table, np.ndarray):
         fields = table.dtype.names
         return table[[fields[place] for place in places]]
     if isinstance(table, Mapping):
         keys = list(table)
-        return _of_kind(table, {keys[place]: table[keys[place]] for place in places})
+        return _rebuild_mapping(table, {keys[place]: table[keys[place]] for place in places})
     if hasattr(table, "iloc"):  # pandas: its names may be numbers
         return table.iloc[:, places]
     is_arrow = hasattr(table, "num_rows")
     return table.select(places) if is_arrow else table[:, places]
 
 
-def in_order(known: tuple[str, ...], table: Any, argument: str, whose: str, remedy: str) -> Any:
+def order_columns(
+    known: tuple[str, ...], table: Any, argument: str, whose: str, remedy: str
+) -> Any:
     """A table with the columns `known`, in their order. An object without names is taken as it
     comes, and so is a table whose columns are only numbered, where those of `known` have other
     names.
@@ -82,24 +84,24 @@ def in_order(known: tuple[str, ...], table: Any, argument: str, whose: str, reme
     Raises:
       ValueError: it lacks a column, or has two of one name.
 
-    >>> in_order(("a", "b"), {"b": 2, "a": 1}, "data", "the fit", "")
+    >>> order_columns(("a", "b"), {"b": 2, "a": 1}, "data", "the fit", "")
     {'a': 1, 'b': 2}
     """
-    own = names_in(table)
+    own = table_names(table)
     if own is None or own == known:
         return table
-    expected = f"the columns of {whose}, {_listed(known)}"
+    expected = f"the columns of {whose}, {_join_names(known)}"
     repeated = [name for name in known if own.count(name) > 1]
-    require(not repeated, argument, expected, f"several named {_listed(repeated)}", remedy)
+    require(not repeated, argument, expected, f"several named {_join_names(repeated)}", remedy)
     is_numbered = not isinstance(table, Mapping) and are_places(own)
     if is_numbered and not set(own) & set(known):
         return table
     lacking = [name for name in known if name not in own]
-    require(not lacking, argument, expected, f"none named {_listed(lacking)}", remedy)
+    require(not lacking, argument, expected, f"none named {_join_names(lacking)}", remedy)
     return columns_by_name(table, known)
 
 
-def _of_kind(table: Mapping, columns: dict) -> Mapping:
+def _rebuild_mapping(table: Mapping, columns: dict) -> Mapping:
     """A mapping like another with these columns: JAX tells an ordered dict from a dict."""
     if not isinstance(table, dict):
         return columns
@@ -109,6 +111,6 @@ def _of_kind(table: Mapping, columns: dict) -> Mapping:
     return same
 
 
-def _listed(names: Sequence[str], most: int = 10) -> str:
+def _join_names(names: Sequence[str], most: int = 10) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -12,7 +12,7 @@ import numpy as np
 from vijax.checks import require
 
 
-def in_a_library(source: Any) -> bool:
+def is_library_table(source: Any) -> bool:
     """Tells whether an object is a table or column of pandas, Arrow or polars."""
     return type(source).__module__.partition(".")[0] in ("pandas", "pyarrow", "polars")
 
@@ -29,7 +29,7 @@ def column_name(name: object) -> str:
 def column_names(table: Any) -> list[str] | None:
     """The names of the columns of a pandas, Arrow or polars table; None for a single column, or
     another object."""
-    if not in_a_library(table):
+    if not is_library_table(table):
         return None
     names = getattr(table, "column_names", None)
     if not isinstance(names, list):  # in pandas a column may have this name
@@ -62,11 +62,11 @@ def columns_of_records(rows: Sequence[Mapping[Any, Any]]) -> dict[Any, list[Any]
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-Named = Callable[[int], str]
+RowName = Callable[[int], str]
 """From the number of a row, counted from 0, to its name in the middle of a message."""
 
 
-def array_of_cells(values: Any, column: str, row_name: Named | None = None) -> np.ndarray:
+def array_of_cells(values: Any, column: str, row_name: RowName | None = None) -> np.ndarray:
     """The cells of a column as an array: of objects, so that no value is cast, where their types
     differ or some are missing; ValueError, with the name of the column, for a cell that holds
     several values."""
@@ -92,7 +92,7 @@ def array_of_cells(values: Any, column: str, row_name: Named | None = None) -> n
     return array_of_list(list(values), column, row_name)
 
 
-def array_of_list(cells: list[Any], column: str, row_name: Named | None = None) -> np.ndarray:
+def array_of_list(cells: list[Any], column: str, row_name: RowName | None = None) -> np.ndarray:
     """A list as an array of numbers where all its cells are Python's numbers or None, else of
     objects."""
     kinds = {type(cell) for cell in cells}

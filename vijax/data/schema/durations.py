@@ -63,10 +63,10 @@ def is_duration(name: str) -> bool:
     return NAME.fullmatch(name) is not None
 
 
-def seconds_in(name: str) -> fractions.Fraction:
+def duration_seconds(name: str) -> fractions.Fraction:
     """The length that a name says.
 
-    >>> float(seconds_in("1 day 00:00:01.5")), float(seconds_in("-2 days"))
+    >>> float(duration_seconds("1 day 00:00:01.5")), float(duration_seconds("-2 days"))
     (86401.5, -172800.0)
     """
     match = NAME.fullmatch(name)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from vijax.data.reading.checks import DataError, fail, listed
-from vijax.data.schema.cells import are_records, columns_of_records, in_a_library
+from vijax.data.schema.cells import are_records, columns_of_records, is_library_table
 from vijax.data.schema.typed_columns import TypedColumn, typed_table
 from vijax.data.tables.columns import Columns, NamedColumns, parse_column
 
@@ -19,7 +19,9 @@ EXPECTED = (
 )
 
 
-def columns_of(source: Any, names: Sequence[str] = (), exact: Container[str] = ()) -> NamedColumns:
+def memory_columns(
+    source: Any, names: Sequence[str] = (), exact: Container[str] = ()
+) -> NamedColumns:
     """Every column of a table in memory by name; True and False are 1 and 0.
 
     Args:
@@ -32,9 +34,9 @@ def columns_of(source: Any, names: Sequence[str] = (), exact: Container[str] = (
       DataError: another object, columns of different lengths or of one name, or of something else
         than numbers, text, dates and categories.
 
-    >>> columns_of([[1.0, 2.0], [3.0, 4.0]], ["a", "b"])["b"].tolist()
+    >>> memory_columns([[1.0, 2.0], [3.0, 4.0]], ["a", "b"])["b"].tolist()
     [2.0, 4.0]
-    >>> columns_of({"g": ["007", "7"]}, exact=["g"])["g"].tolist()
+    >>> memory_columns({"g": ["007", "7"]}, exact=["g"])["g"].tolist()
     ['007', '7']
     """
     has_names = isinstance(source, Mapping) or bool(
@@ -42,9 +44,9 @@ def columns_of(source: Any, names: Sequence[str] = (), exact: Container[str] = (
     )
     if are_records(source):
         source, has_names = columns_of_records(source), True
-    if not in_a_library(source) and not has_names:
+    if not is_library_table(source) and not has_names:
         source = _columns_of_matrix(source, names)
-    elif in_a_library(source) and getattr(source, "columns", None) is None:
+    elif is_library_table(source) and getattr(source, "columns", None) is None:
         raise fail(
             "data",
             EXPECTED,
@@ -54,7 +56,7 @@ def columns_of(source: Any, names: Sequence[str] = (), exact: Container[str] = (
     try:
         table = typed_table(source)
     except ValueError as error:
-        raise DataError(_of_data(str(error))) from error
+        raise DataError(_about_data(str(error))) from error
     if table.repeated:
         raise fail(
             "data", "columns of distinct names", f"several {listed(table.repeated)}", "rename them"
@@ -67,7 +69,7 @@ def columns_of(source: Any, names: Sequence[str] = (), exact: Container[str] = (
     )
 
 
-def _of_data(said: str) -> str:
+def _about_data(said: str) -> str:
     """A message on a table, as one on the data."""
     return (
         said.replace("table[", "data[")

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Int
 
-from vijax.data.schema.durations import duration_name, is_duration, seconds_in
+from vijax.data.schema.durations import duration_name, duration_seconds, is_duration
 
 LabelKind = Literal["text", "number", "truth", "time"]
 """What the values are: that of a column is the widest that all its values have."""
@@ -66,13 +66,13 @@ class Labels:
         if self.declared is not None:
             occurring = set(self.names)
             return Levels(tuple(name for name in self.declared if name in occurring), self.kind)
-        return Levels(in_order(self.names), self.kind)
+        return Levels(sort_names(self.names), self.kind)
 
     def named_as(self, kind: LabelKind) -> Labels:
         """The same rows with names as values of a kind have them: among numbers the text "2.50" is
         "2.5".
 
-        >>> labels_of(["1.0", "007", "b"]).named_as("number").names
+        >>> to_labels(["1.0", "007", "b"]).named_as("number").names
         ('1', '007', 'b')
         """
         names = [
@@ -103,9 +103,9 @@ class Levels:
     def find_codes(self, labels: Labels) -> Int[np.ndarray, " N"]:
         """The place of each row's level; -1 for one that training does not have.
 
-        >>> training = labels_of(np.array([1.0, 2.5, 3.0])).levels()
+        >>> training = to_labels(np.array([1.0, 2.5, 3.0])).levels()
         >>> later = [1], ["1", "2.50"], np.array([3], np.int8), ["01"]
-        >>> [training.find_codes(labels_of(values)).tolist() for values in later]
+        >>> [training.find_codes(to_labels(values)).tolist() for values in later]
         [[0], [0, 1], [2], [-1]]
         """
         place_of = {name: place for place, name in enumerate(self.names)}
@@ -119,7 +119,11 @@ class Levels:
                 equals = self._equals()
             own = _as_kind(name, kind, self.kind)
             number = own if kind != "number" and self.kind == "number" else name
-            exact = (name, own, *(equals.get(key, "") for key in _keys_of(number, kind, self.kind)))
+            exact = (
+                name,
+                own,
+                *(equals.get(key, "") for key in _lookup_keys(number, kind, self.kind)),
+            )
             place = next((place_of[each] for each in exact if each in place_of), MISSING)
             if place < 0 and self.kind == "number" and number:
                 # 0.1 * 3 is 0.3 up to rounding; of two such levels neither is meant.
@@ -130,7 +134,7 @@ class Levels:
 
     def find_code(self, value: Any) -> int:
         """The place of the level of one value, -1 for none."""
-        return int(self.find_codes(labels_of([value]))[0])
+        return int(self.find_codes(to_labels([value]))[0])
 
     def _equals(self) -> dict[tuple[str, str], str]:
         """Levels by what else names them; of two that have one such name neither is meant."""
@@ -146,8 +150,8 @@ def _as_kind(name: str, kind: LabelKind, wanted: LabelKind) -> str:
     if kind == wanted or wanted == "text":
         return ""
     if wanted == "number":
-        return TRUTHS.get(name, "") if kind == "truth" else _number_in(name)
-    return _truth_in(name) if wanted == "truth" else _time_in(name)
+        return TRUTHS.get(name, "") if kind == "truth" else _plain_number(name)
+    return _plain_truth(name) if wanted == "truth" else _plain_time(name)
 
 
 def _keys_of_level(name: str, kind: LabelKind) -> list[tuple[str, str]]:
@@ -157,13 +161,13 @@ def _keys_of_level(name: str, kind: LabelKind) -> list[tuple[str, str]]:
         return [("number", name), *_singles(name)]
     if kind != "text":
         return []
-    number, time = _number_in(name), _time_in(name)
+    number, time = _plain_number(name), _plain_time(name)
     keys = [("number", number), *_singles(number)] if number else []
-    keys += [("truth", _truth_in(name))] if name.lower() in ("true", "false") else []
+    keys += [("truth", _plain_truth(name))] if name.lower() in ("true", "false") else []
     return [*keys, ("time", time)] if time else keys
 
 
-def _keys_of(name: str, kind: LabelKind, wanted: LabelKind) -> list[tuple[str, str]]:
+def _lookup_keys(name: str, kind: LabelKind, wanted: LabelKind) -> list[tuple[str, str]]:
     """The names to look a value up by. Text is exact: among levels of text it has its own name
     alone."""
     if kind == "text" and wanted == "text":
@@ -206,14 +210,14 @@ def _is_fraction(name: str) -> bool:
     return bool(np.isfinite(value)) and not value.is_integer() and abs(value) > LEAST_FRACTION
 
 
-def labels_of(values: Any, is_missing: Callable[[Any], bool] | None = None) -> Labels:
+def to_labels(values: Any, is_missing: Callable[[Any], bool] | None = None) -> Labels:
     """The labels of a column: an array, or a list of values of any types.
 
     Args:
       values: a vector.
       is_missing: tells whether a cell of text stands for a missing value; None: no text does.
 
-    >>> labels_of(["a", None, "b", "a"]).codes.tolist(), labels_of(np.array([3, 1, 3])).levels().names
+    >>> to_labels(["a", None, "b", "a"]).codes.tolist(), to_labels(np.array([3, 1, 3])).levels().names
     ([0, -1, 1, 0], ('1', '3'))
     """
     return labels_of_distinct(*distinct_values(values), is_missing)
@@ -222,7 +226,7 @@ def labels_of(values: Any, is_missing: Callable[[Any], bool] | None = None) -> L
 def labels_of_distinct(
     distinct: Sequence[Any], codes: np.ndarray, is_missing: Callable[[Any], bool] | None = None
 ) -> Labels:
-    """`labels_of` a column whose distinct values, and their places in the rows, are known."""
+    """`to_labels` a column whose distinct values, and their places in the rows, are known."""
     named: dict[int, tuple[LabelKind, str]] = {}
     for place, value in enumerate(distinct):
         is_gap = is_missing is not None and isinstance(value, str) and is_missing(value)
@@ -264,16 +268,16 @@ def _warn_of_blanks(names: Mapping[str, str]) -> None:
             return
 
 
-def in_order(names: Iterable[str]) -> tuple[str, ...]:
+def sort_names(names: Iterable[str]) -> tuple[str, ...]:
     """Names by number where all of them are numbers, by length where all are durations, else by
     letter.
 
-    >>> in_order(["10", "9", "1"]), in_order(["10", "9", "a"]), in_order(["10 days", "9 days"])
+    >>> sort_names(["10", "9", "1"]), sort_names(["10", "9", "a"]), sort_names(["10 days", "9 days"])
     (('1', '9', '10'), ('10', '9', 'a'), ('9 days', '10 days'))
     """
     names = list(names)
     if all(map(is_duration, names)):
-        return tuple(sorted(names, key=seconds_in))
+        return tuple(sorted(names, key=duration_seconds))
     try:
         return tuple(sorted(names, key=lambda name: (decimal.Decimal(name), name)))
     except (decimal.InvalidOperation, TypeError):
@@ -289,7 +293,7 @@ def kind_of_names(names: Iterable[str]) -> LabelKind:
     names = list(names)
     if names and set(names) <= set(TRUTHS):
         return "truth"
-    return "number" if all(_number_in(name) == name for name in names) else "text"
+    return "number" if all(_plain_number(name) == name for name in names) else "text"
 
 
 def name_of_value(value: Any) -> tuple[LabelKind, str]:
@@ -326,10 +330,10 @@ def _text_name(text: str) -> str:
     return unicodedata.normalize("NFC", text.strip())
 
 
-def name_of(value: Any) -> str:
+def label_name(value: Any) -> str:
     """The name of a value, of a group or a node say.
 
-    >>> name_of(7.0), name_of("007"), name_of(datetime.datetime(2024, 5, 31))
+    >>> label_name(7.0), label_name("007"), label_name(datetime.datetime(2024, 5, 31))
     ('7', '007', '2024-05-31')
     """
     return name_of_value(value)[1]
@@ -361,13 +365,13 @@ def distinct_values(values: Any) -> tuple[list[Any], np.ndarray]:
         return [distinct[place] for place in order], np.argsort(order)[codes.reshape(-1)]
     cells = array.tolist()
     if {type(cell) for cell in cells} <= {str, type(None)}:
-        return _by_place(cells)
+        return _number_keys(cells)
     keys = [(type(cell), cell) if not is_none(cell) else None for cell in cells]
-    distinct_keys, codes = _by_place(keys)
+    distinct_keys, codes = _number_keys(keys)
     return [None if key is None else key[1] for key in distinct_keys], codes
 
 
-def _by_place(keys: list[Any]) -> tuple[list[Any], np.ndarray]:
+def _number_keys(keys: list[Any]) -> tuple[list[Any], np.ndarray]:
     places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
     return list(places), np.fromiter(map(places.__getitem__, keys), int, len(keys))
 
@@ -443,21 +447,21 @@ def _time_name(value: datetime.date | np.datetime64) -> str:
     return day if clock == "00:00:00" and not zone else f"{day}T{clock}{zone}"
 
 
-def _number_in(text: str) -> str:
+def _plain_number(text: str) -> str:
     """The name of the number that a text plainly says; "" where it says none.
 
-    >>> _number_in("2.50"), _number_in("007"), _number_in("a")
+    >>> _plain_number("2.50"), _plain_number("007"), _plain_number("a")
     ('2.5', '', '')
     """
     plain = len(text) <= MOST_DIGITS and PLAIN_NUMBER.fullmatch(text)
     return _number_name(decimal.Decimal(text)) if plain else ""
 
 
-def _truth_in(text: str) -> str:
+def _plain_truth(text: str) -> str:
     return {"true": "True", "false": "False", "1": "True", "0": "False"}.get(text.lower(), "")
 
 
-def _time_in(text: str) -> str:
+def _plain_time(text: str) -> str:
     try:
         return _time_name(datetime.datetime.fromisoformat(text))
     except ValueError:

@@ -90,7 +90,7 @@ def is_missing(cell: Any) -> bool:
     return not cell.strip() if isinstance(cell, str) else is_none(cell)
 
 
-class Cleared(NamedTuple):
+class ClearedColumn(NamedTuple):
     """A column whose words for missing cells are gone.
 
     Attributes:
@@ -102,7 +102,7 @@ class Cleared(NamedTuple):
     written: np.ndarray | None = None
 
 
-def without_words(cells: Sequence[Any], words: MissingWords, are_names: bool) -> Cleared:
+def clear_words(cells: Sequence[Any], words: MissingWords, are_names: bool) -> ClearedColumn:
     """A column without words for missing cells; cells are texts without blanks around them, and
     perhaps numbers.
 
@@ -111,27 +111,27 @@ def without_words(cells: Sequence[Any], words: MissingWords, are_names: bool) ->
       words: those of the file.
       are_names: true where the column is known to be one of names; else its cells say what it is.
 
-    >>> without_words(["NA", "DE", "-"], missing_words(None, True), False).cells
+    >>> clear_words(["NA", "DE", "-"], missing_words(None, True), False).cells
     ['', 'DE', '-']
-    >>> without_words(["NA", "1.5", "-"], missing_words(None, True), False).cells
+    >>> clear_words(["NA", "1.5", "-"], missing_words(None, True), False).cells
     ['', '1.5', '']
     """
     counts = collections.Counter(cell for cell in cells if isinstance(cell, str))
     if not any(text and words.among_numbers.have(text) for text in counts):
-        return Cleared(list(cells))
+        return ClearedColumn(list(cells))
     if not are_names:
         others = sum(1 for cell in cells if not isinstance(cell, str) and not is_none(cell))
         are_names = _are_names(counts, others, words.among_numbers)
     own = words.among_names if are_names else words.among_numbers
     gone = {text for text in counts if text and own.have(text)}
     if not gone:
-        return Cleared(list(cells))
+        return ClearedColumn(list(cells))
     cleared = ["" if isinstance(cell, str) and cell in gone else cell for cell in cells]
     if not are_names:
-        return Cleared(cleared)
+        return ClearedColumn(cleared)
     written = np.empty(len(cells), object)
     written[:] = cells
-    return Cleared(cleared, written)
+    return ClearedColumn(cleared, written)
 
 
 def _are_names(counts: Mapping[str, int], others: int, words: Words) -> bool:

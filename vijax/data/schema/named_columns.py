@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jaxtyping import PyTree
 
-from vijax.data.schema.by_name import in_order, matrix_names, names_in
+from vijax.data.schema.by_name import matrix_names, order_columns, table_names
 from vijax.data.schema.same_rows import require_one_index
 
 Names = tuple[tuple[str, ...] | None, ...]
@@ -17,7 +17,7 @@ MOST_SAID = 5
 """Columns that a message names."""
 
 
-def names_of(data: PyTree, loader: Any = None) -> Names | None:
+def find_names(data: PyTree, loader: Any = None) -> Names | None:
     """The names of columns in the data of a fit; None where no part of them is a table with names.
 
     Args:
@@ -28,7 +28,7 @@ def names_of(data: PyTree, loader: Any = None) -> Names | None:
       ValueError: a table with two columns of one name.
 
     >>> import pandas, numpy
-    >>> names_of(pandas.DataFrame({"a": [1.0], "b": [2.0]})), names_of(numpy.zeros((1, 2)))
+    >>> find_names(pandas.DataFrame({"a": [1.0], "b": [2.0]})), find_names(numpy.zeros((1, 2)))
     ((('a', 'b'),), None)
     """
     names = getattr(loader, "leaf_columns", None)
@@ -45,7 +45,7 @@ def names_of(data: PyTree, loader: Any = None) -> Names | None:
 def _check_distinct(table: Any) -> None:
     """Raises ValueError where two columns have one name: a later table in another order could not
     be read."""
-    names = names_in(table) or ()
+    names = table_names(table) or ()
     if len(set(names)) == len(names):
         return
     repeated = next(name for name in names if names.count(name) > 1)
@@ -56,7 +56,7 @@ def _check_distinct(table: Any) -> None:
     )
 
 
-def in_order_of(known: Names | None, data: PyTree, argument: str = "data") -> PyTree:
+def order_by_names(known: Names | None, data: PyTree, argument: str = "data") -> PyTree:
     """Data whose tables have their columns in the order of the fit; arrays without names are taken
     as they come. A column that the fit does not have is left out, with a warning.
 
@@ -69,8 +69,8 @@ def in_order_of(known: Names | None, data: PyTree, argument: str = "data") -> Py
         return data
     leaves, structure = jax.tree.flatten(data)
     if len(leaves) != len(known):  # a table alone, where the fit had responses beside it
-        known = _of_tables_alone(known, len(leaves))
-    placed = [_placed(names, leaf, argument) for names, leaf in zip(known, leaves, strict=True)]
+        known = _names_for_tables(known, len(leaves))
+    placed = [_order_leaf(names, leaf, argument) for names, leaf in zip(known, leaves, strict=True)]
     return jax.tree.unflatten(structure, placed)
 
 
@@ -83,7 +83,7 @@ def check_rows(data: PyTree, argument: str = "data") -> None:
     require_one_index({f"{argument}{jax.tree_util.keystr(path)}": leaf for path, leaf in leaves})
 
 
-def _of_tables_alone(known: Names, number: int) -> Names:
+def _names_for_tables(known: Names, number: int) -> Names:
     """The names of the one table of a fit, for each of a number of tables; none where it had
     several."""
     tables = {names for names in known if names is not None}
@@ -96,16 +96,18 @@ REMEDY = (
 )
 
 
-def _placed(known: tuple[str, ...] | None, leaf: Any, argument: str) -> Any:
+def _order_leaf(known: tuple[str, ...] | None, leaf: Any, argument: str) -> Any:
     if known is None:
         return leaf
-    placed = in_order(known, leaf, argument, "the fit", REMEDY)
+    placed = order_columns(known, leaf, argument, "the fit", REMEDY)
     if placed is not leaf:
-        _say_what_is_left([name for name in names_in(leaf) or () if name not in known], argument)
+        _warn_of_extra_columns(
+            [name for name in table_names(leaf) or () if name not in known], argument
+        )
     return placed
 
 
-def _say_what_is_left(more: list[str], argument: str) -> None:
+def _warn_of_extra_columns(more: list[str], argument: str) -> None:
     if not more:
         return
     rest = f" and {len(more) - MOST_SAID} more" if len(more) > MOST_SAID else ""

@@ -66,7 +66,7 @@ says numbers, pass numpy.asarray(x, float).
         return jax.numpy.asarray(values)
     array = _as_array(argument, values)
     if array.dtype.kind == "O":
-        return _of_objects(argument, array)
+        return _floats_from_objects(argument, array)
     if array.dtype.kind in REMEDIES:
         _refuse(argument, not array.size, f"an empty array of {array.dtype}", "")
         _refuse_cell(argument, array, (0,) * array.ndim)
@@ -122,7 +122,7 @@ def _as_array(argument: str, values: Any) -> np.ndarray:
         raise
 
 
-def _of_objects(argument: str, array: np.ndarray) -> np.ndarray:
+def _floats_from_objects(argument: str, array: np.ndarray) -> np.ndarray:
     """Python's numbers, None and what pandas has for missing cells, as floats."""
     if array.ndim == 0:
         _refuse(argument, True, f"a {type(array.item()).__name__}", "")

@@ -34,7 +34,7 @@ class RowNames:
     >>> names = RowNames(np.array([2, 3, 5]), "line")
     >>> names.name(2), names.take([2]).name(0)
     ('line 5', 'line 5')
-    >>> in_memory(9).listed(range(6)), in_memory(1).listed([0])
+    >>> memory_row_names(9).list_rows(range(6)), memory_row_names(1).list_rows([0])
     ('rows 0, 1, 2, 3, 4, ... (6 such), counted from 0', 'row 0 (1 such), counted from 0')
     """
 
@@ -48,18 +48,18 @@ class RowNames:
         return f"{self.called} {self._label(int(row))}{self.after}"
 
     def _label(self, row: int) -> str:
-        shown = _shown(self.labels[row])
+        shown = _label_text(self.labels[row])
         return shown if self.files is None else f"{shown} of {self.files[row]}"
 
-    def within(self, row: Any) -> str:
+    def mid_sentence(self, row: Any) -> str:
         """The name of a row in the middle of a sentence: with a comma behind a clause.
 
-        >>> in_memory(3).within(2)
+        >>> memory_row_names(3).mid_sentence(2)
         'row 2, counted from 0,'
         """
         return self.name(row) + "," * self.after.startswith(",")
 
-    def listed(self, rows: Sequence[int]) -> str:
+    def list_rows(self, rows: Sequence[int]) -> str:
         """The names of some rows, the first five of them, and their number."""
         shown = ", ".join(self._label(int(row)) for row in rows[:MOST_NAMED])
         more = ", ..." if len(rows) > MOST_NAMED else ""
@@ -99,29 +99,29 @@ def rows_of_files(sizes: Mapping[str, int]) -> RowNames:
     )
 
 
-def in_memory(size: int) -> RowNames:
+def memory_row_names(size: int) -> RowNames:
     """Rows of columns in memory, counted from 0 as Python does."""
     return RowNames(np.arange(size), after=FROM_ZERO)
 
 
-def row_names_of(table: Any, size: int) -> RowNames:
+def find_row_names(table: Any, size: int) -> RowNames:
     """The rows of a table in memory: by the index of a data frame of pandas, where it has one that
     is not 0, 1, 2, ... and tells the rows apart."""
     index = getattr(table, "index", None)
     is_frame = column_names(table) is not None and hasattr(table, "iloc")
     if not is_frame or index is None or len(index) != size or not index.is_unique:
-        return in_memory(size)
+        return memory_row_names(size)
     labels = np.empty(size, object)
     labels[:] = index.tolist()
     if all(type(label) is int and label == row for row, label in enumerate(labels)):
-        return in_memory(size)
+        return memory_row_names(size)
     return RowNames(labels, after=OF_INDEX)
 
 
-def _shown(label: Any) -> str:
+def _label_text(label: Any) -> str:
     """A label as messages have it: numbers as they are, other labels in quotes.
 
-    >>> _shown(7), _shown("b"), _shown(("a", 1))
+    >>> _label_text(7), _label_text("b"), _label_text(("a", 1))
     ('7', "'b'", "('a', 1)")
     """
     if isinstance(label, int | np.integer | tuple):

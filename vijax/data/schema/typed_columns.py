@@ -40,7 +40,7 @@ from vijax.data.schema.missing_words import (
     with_known_names,
 )
 from vijax.data.schema.near_numbers import NearNumbers, near_numbers
-from vijax.data.schema.row_names import RowNames, in_memory, row_names_of
+from vijax.data.schema.row_names import RowNames, find_row_names, memory_row_names
 from vijax.data.schema.same_rows import require_one_index
 from vijax.data.schema.schema import Schema
 from vijax.data.tables.columns import Columns, FileColumns, NamedColumns, number, row_names
@@ -111,7 +111,7 @@ class TypedColumn:
         texts = None if self.texts is None else with_known_names(self.texts, self.written, known)
         return dataclasses.replace(self, values=values, texts=texts)
 
-    def as_written(self) -> np.ndarray:
+    def original_cells(self) -> np.ndarray:
         """The cells as the file has them, words for missing cells among its names."""
         return self.values if self.written is None else self.written
 
@@ -290,7 +290,7 @@ class TypedTable:
     @property
     def row_names(self) -> RowNames:
         """The names of its rows in messages."""
-        return in_memory(self.size) if self.names is None else self.names
+        return memory_row_names(self.size) if self.names is None else self.names
 
     @property
     def places(self) -> np.ndarray:
@@ -305,13 +305,13 @@ class TypedTable:
         """
         return self.row_names.name(row)
 
-    def rows_named(self, rows: Sequence[int]) -> str:
+    def list_rows(self, rows: Sequence[int]) -> str:
         """The names of some rows in messages, the first five of them.
 
-        >>> typed_table({"x": np.zeros(9)}).rows_named([0, 1, 2, 3, 4, 5])
+        >>> typed_table({"x": np.zeros(9)}).list_rows([0, 1, 2, 3, 4, 5])
         'rows 0, 1, 2, 3, 4, ... (6 such), counted from 0'
         """
-        return self.row_names.listed(rows)
+        return self.row_names.list_rows(rows)
 
     def rows(self, places: np.ndarray) -> TypedTable:
         """The table of some rows. What a column is, all rows say."""
@@ -378,7 +378,7 @@ def typed_table(
         _warn_of_words(made, table, labels, numbers)
         return made
     if isinstance(table, FileColumns):
-        return _of_file(table)
+        return _file_table(table)
     if are_records(table):
         table = columns_of_records(table)
     if isinstance(table, np.ndarray) and table.dtype.names:
@@ -386,7 +386,7 @@ def typed_table(
     if isinstance(table, Mapping):
         require_one_index({"table": table})
         rows = table.rows if isinstance(table, NamedColumns) else None
-        return _of_columns(
+        return _make_table(
             [_column_in_memory(column_name(name), values) for name, values in table.items()], rows
         )
     is_lazy = type(table).__name__ == "LazyFrame"
@@ -403,8 +403,8 @@ def typed_table(
         pick = lambda place: by_place[:, place]
     elif hasattr(table, "column_names"):  # pyarrow; two of its columns may have one name
         pick = table.column
-    index = row_names_of(table, len(table))
-    return _of_columns(
+    index = find_row_names(table, len(table))
+    return _make_table(
         [
             _column_in_memory(column_name(name), pick(place), index)
             for place, name in enumerate(names)
@@ -443,11 +443,11 @@ def table_of_file(
       numbers: columns that may be read as numbers; one that is in both has its exact text beside
           its numbers.
     """
-    table = _of_file(read(exact=labels))
+    table = _file_table(read(exact=labels))
     both = [name for name in table.columns if name in labels and name in numbers]
     if not both:
         return table
-    typed = _of_file(read(exact=()))
+    typed = _file_table(read(exact=()))
     kept = {}
     for name in both:
         exact = table.columns[name]
@@ -457,7 +457,7 @@ def table_of_file(
     return dataclasses.replace(table, columns={**table.columns, **kept})
 
 
-def _of_columns(columns: Sequence[TypedColumn], rows: RowNames | None = None) -> TypedTable:
+def _make_table(columns: Sequence[TypedColumn], rows: RowNames | None = None) -> TypedTable:
     names = [column.name for column in columns]
     repeated = tuple(
         dict.fromkeys(name for place, name in enumerate(names) if name in names[:place])
@@ -468,7 +468,7 @@ def _of_columns(columns: Sequence[TypedColumn], rows: RowNames | None = None) ->
     return TypedTable(kept, next(iter(sizes), 0), rows, repeated)
 
 
-def _of_file(columns: Columns) -> TypedTable:
+def _file_table(columns: Columns) -> TypedTable:
     assert isinstance(columns, FileColumns)
     kept = {}
     for name, values in columns.items():
@@ -491,7 +491,7 @@ def _column_in_memory(name: str, values: Any, rows: RowNames | None = None) -> T
     got = f"{name!r}: {str(values)[:40]!r}"
     require(not is_one, "table", "columns that are vectors", got, "Write [...] around it.")
     declared = declared_categories(values)
-    array = array_of_cells(values, name, None if rows is None else rows.within)
+    array = array_of_cells(values, name, None if rows is None else rows.mid_sentence)
     require(
         array.ndim == 1, "table", "columns that are vectors", f"{name!r} of shape {array.shape}"
     )

@@ -10,7 +10,7 @@ import jax
 from jaxtyping import PyTree
 
 from vijax.data.reading.checks import DataError, listed
-from vijax.data.schema.by_name import in_order, matrix_names, names_in
+from vijax.data.schema.by_name import matrix_names, order_columns, table_names
 from vijax.data.schema.named_columns import check_rows
 
 REMEDY = (
@@ -51,7 +51,7 @@ class NamedBatches:
             raise DataError(f"batch of step {step}: {error}") from error
         is_first = self.leaf_columns is None
         if is_first and isinstance(data, dict):
-            self._keys = names_in(data)
+            self._keys = table_names(data)
         if self._keys is not None and isinstance(data, dict):
             data = self._arrange_table(self._keys, data, step)
         leaves, structure = jax.tree.flatten(data)
@@ -69,10 +69,10 @@ class NamedBatches:
     def _arrange_table(self, names: tuple[str, ...], table: Any, step: int) -> Any:
         where = f"batch of step {step}"
         try:
-            arranged = in_order(names, table, where, "the first batch", REMEDY)
+            arranged = order_columns(names, table, where, "the first batch", REMEDY)
         except ValueError as error:
             raise DataError(str(error)) from error
-        extra = [name for name in names_in(table) or () if name not in names]
+        extra = [name for name in table_names(table) or () if name not in names]
         if arranged is not table and extra and not self._has_said:
             self._has_said = True
             text = f"{where}: not read: {listed(extra)}, which the first batch does not have."

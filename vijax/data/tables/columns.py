@@ -19,7 +19,7 @@ from vijax.data.schema.missing_words import (
     said_of_words,
     with_known_names,
 )
-from vijax.data.schema.row_names import FROM_ZERO, RowNames, in_memory, rows_of_file
+from vijax.data.schema.row_names import FROM_ZERO, RowNames, memory_row_names, rows_of_file
 
 Columns = Mapping[str, np.ndarray]
 
@@ -111,14 +111,14 @@ def row_name(found: Mapping[str, np.ndarray]) -> RowName:
     >>> row_name(FileColumns(x, lines))(2), row_name(FileColumns(x))(2), row_name(x)(2)
     ('line 5', 'row 3', 'row 2, counted from 0,')
     """
-    return row_names(found).within
+    return row_names(found).mid_sentence
 
 
 def row_names(found: Mapping[str, np.ndarray]) -> RowNames:
     """The names of the rows of columns."""
     if isinstance(found, NamedColumns):
         return found.rows
-    return in_memory(len(next(iter(found.values()), ())))
+    return memory_row_names(len(next(iter(found.values()), ())))
 
 
 def number(cell: object) -> float:

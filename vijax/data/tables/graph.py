@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 
 from vijax.data.held_out import held_out_generator
 from vijax.data.reading.checks import Notes, fail, listed
-from vijax.data.schema.labels import name_of
+from vijax.data.schema.labels import label_name
 from vijax.data.tables.columns import (
     Columns,
     as_numbers,
@@ -118,7 +118,7 @@ def _read_edges(
         where_column = f"{where}, column {column!r}"
         at = row_name(found)
         check_present(found[column], "a node in every row", where_column, at, words=words)
-        ends.append([name_of(value) for value in found[column].tolist()])
+        ends.append([label_name(value) for value in found[column].tolist()])
     pairs = zip(*ends, strict=True)
     names = tuple(dict.fromkeys(name for pair in pairs for name in pair))
     if choice.nodes is not None and set(names) <= set(choice.nodes):
@@ -175,7 +175,7 @@ def _read_matrix(
         remedy = "name the columns of an edge list: data.source and data.target"
         raise fail(where, expected, got, remedy)
     _check_size(len(names), where)
-    if text and [name_of(value) for value in found[text[0]].tolist()] != names:
+    if text and [label_name(value) for value in found[text[0]].tolist()] != names:
         expected = f"rows in the order of the columns, {listed(names, 3)}"
         got = f"{listed(found[text[0]], 3)} in the column {text[0]!r}"
         raise fail(where, expected, got, "bring them in one order")

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from vijax.checks import RowError
 from vijax.data.held_out import held_out_generator
 from vijax.data.reading.checks import DataError, Notes, fail, listed, nearest
-from vijax.data.schema.labels import LabelKind, Levels, kind_of_names, labels_of
+from vijax.data.schema.labels import LabelKind, Levels, kind_of_names, to_labels
 from vijax.data.schema.near_numbers import near_numbers
 from vijax.data.tables.columns import (
     Columns,
@@ -350,7 +350,7 @@ def _groups(
     where_group = f"{where}, group {choice.group!r}"
     word_note = said_missing(found, choice.group)
     check_present(found[choice.group], "a group in every row", where_group, at, remedy, word_note)
-    labels = labels_of(found[choice.group])
+    labels = to_labels(found[choice.group])
     if choice.group_kind is not None:
         labels = labels.named_as(choice.group_kind)
     return labels.names, labels.codes, labels.kind
@@ -643,7 +643,7 @@ def _two_classes(
 ) -> tuple[np.ndarray, tuple[str, str]]:
     """Labels and names of two classes: -1 for the first by name (or by number), +1 for the
     second."""
-    labels = labels_of(values)
+    labels = to_labels(values)
     expected = classes or labels.levels().names
     levels = Levels(expected, kind_of_names(expected))
     codes = levels.find_codes(labels)

@@ -31,14 +31,14 @@ from vijax.data.reading.store import (
     parquet_parts,
 )
 from vijax.data.schema.cells import column_name
-from vijax.data.schema.labels import name_of
+from vijax.data.schema.labels import label_name
 from vijax.data.schema.missing_words import (
     CODES,
-    Cleared,
+    ClearedColumn,
     MissingWords,
+    clear_words,
     is_missing,
     missing_words,
-    without_words,
 )
 from vijax.data.schema.row_names import RowNames, lines, rows_of_files
 from vijax.data.tables.columns import (
@@ -201,7 +201,7 @@ def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> C
     if may_have_commas:
         sign = _to_points(path, columns, numeric, dialect, notes)
     words = missing_words(dialect.missing_words, written_by_people=True)
-    cleared = {name: without_words(cells, words, name in exact) for name, cells in columns.items()}
+    cleared = {name: clear_words(cells, words, name in exact) for name, cells in columns.items()}
     _say_codes(columns, cleared, notes)
     found = FileColumns(
         {name: _column(c.cells, name, name in exact, notes) for name, c in cleared.items()},
@@ -350,7 +350,7 @@ def _say_blanks(raw: Mapping[str, Sequence[Any]], notes: Notes) -> None:
 
 
 def _say_codes(
-    columns: Mapping[str, Sequence[str]], cleared: Mapping[str, Cleared], notes: Notes
+    columns: Mapping[str, Sequence[str]], cleared: Mapping[str, ClearedColumn], notes: Notes
 ) -> None:
     """Notes signs that stand for a missing value in columns of numbers, such as a point."""
     for name, cells in columns.items():
@@ -445,7 +445,7 @@ def _make_columns(
     _say_blanks({column_name(name.strip()): cells for name, cells in raw.items()}, notes)
     names = _names_without_blanks(list(raw), path, notes)
     cleared = {
-        name: without_words(strip_blanks(raw[raw_name]), words, name in exact)
+        name: clear_words(strip_blanks(raw[raw_name]), words, name in exact)
         for raw_name, name in names.items()
     }
     values = {
@@ -547,7 +547,7 @@ def _declared_order(tables: Sequence[Any], name: str) -> tuple[str, ...]:
 
 
 def _category(value: Any) -> str:
-    return name_of(value.strip() if isinstance(value, str) else value)
+    return label_name(value.strip() if isinstance(value, str) else value)
 
 
 def _read_whole(file: str, opened: Any) -> Any:
@@ -582,7 +582,7 @@ def _from_arrow(values: list, name: str, exact: bool, notes: Notes) -> np.ndarra
     )
     if numeric and not exact:
         return _numbers(values, name, notes)
-    text = ["" if value is None else name_of(value) for value in values]
+    text = ["" if value is None else label_name(value) for value in values]
     return np.array(text, object) if exact else parse_column(text)
 
 
@@ -645,7 +645,7 @@ def _arrays(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -
     return found
 
 
-def _clear_words(values: np.ndarray, words: MissingWords, exact: bool) -> Cleared:
+def _clear_words(values: np.ndarray, words: MissingWords, exact: bool) -> ClearedColumn:
     """The cells of an array of text, or of truth values that are names, without words for missing
     cells; other arrays unchanged."""
     if values.dtype.kind in "US" or (exact and values.dtype.kind == "b"):
@@ -653,8 +653,8 @@ def _clear_words(values: np.ndarray, words: MissingWords, exact: bool) -> Cleare
             (value.decode() if isinstance(value, bytes) else str(value)).strip()
             for value in values.tolist()
         ]
-        return without_words(cells, words, exact)
-    return Cleared(values)  # type: ignore[arg-type]
+        return clear_words(cells, words, exact)
+    return ClearedColumn(values)  # type: ignore[arg-type]
 
 
 def _as_column(values: Any, exact: bool) -> np.ndarray:

@@ -367,8 +367,7 @@ def require_whole(rows: TypedTable, names: Any) -> None:
         if len(missing):
             holes[name] = missing
     actual = " and ".join(
-        f"none of {name!r} in {rows.rows_named(missing.tolist())}"
-        for name, missing in holes.items()
+        f"none of {name!r} in {rows.list_rows(missing.tolist())}" for name, missing in holes.items()
     )
     cells = [
         cell

@@ -31,7 +31,7 @@ from jaxtyping import Array, Float
 from vijax.arguments import NotNegative, check_arguments
 from vijax.checks import require
 from vijax.contract.model import Hyper, num_arguments
-from vijax.data.schema.named_columns import in_order_of, names_of
+from vijax.data.schema.named_columns import find_names, order_by_names
 from vijax.data.schema.number_arrays import array_of_numbers, require_finite, trees_of_numbers
 from vijax.data.schema.same_rows import require_one_index
 from vijax.families import Family
@@ -109,8 +109,8 @@ def gp(
     """
     require(inducing is None or form == "whitened", "form", "'whitened' with inducing inputs", form)
     require_one_index({"x": x, "y": y})
-    columns = names_of(x)
-    inducing = in_order_of(columns, inducing, "inducing")
+    columns = find_names(x)
+    inducing = order_by_names(columns, inducing, "inducing")
     x, y = _inputs("x", x), array_of_numbers("y", y)
     anchors = x if inducing is None else _inputs("inducing", inducing)
     num_sites, size = (int(jnp.shape(jax.tree.leaves(a)[0])[0]) for a in (x, anchors))

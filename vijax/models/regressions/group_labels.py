@@ -9,7 +9,7 @@ from jaxtyping import Int
 
 from vijax.checks import require, require_integers
 from vijax.data.schema.labels import Labels
-from vijax.data.schema.row_names import in_memory
+from vijax.data.schema.row_names import memory_row_names
 from vijax.data.schema.typed_columns import typed_table
 
 EXPECTED = "a label for each row: text, numbers, dates or categories"
@@ -94,6 +94,6 @@ def _read_labels(labels: Any) -> Labels:
         ) from error
     read = column.labels()
     missing = np.flatnonzero(read.missing).tolist()
-    actual = f"none in {in_memory(len(read.codes)).listed(missing)}" if missing else ""
+    actual = f"none in {memory_row_names(len(read.codes)).list_rows(missing)}" if missing else ""
     require(not missing, "labels", EXPECTED, actual, "Leave those rows out, or give them a label.")
     return read

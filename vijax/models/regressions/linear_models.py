@@ -17,7 +17,7 @@ from jaxtyping import Array
 
 from vijax.arguments import Positive, check_arguments
 from vijax.checks import require
-from vijax.data.schema.named_columns import names_of
+from vijax.data.schema.named_columns import find_names
 from vijax.data.schema.number_arrays import array_of_numbers, require_finite
 from vijax.data.schema.same_rows import require_one_index
 from vijax.families import Family
@@ -105,7 +105,7 @@ def glm(
         others=observations.others,
         own=_own if form == "kernel" else None,
         measure=observations.measure,
-        columns=names_of(x),
+        columns=find_names(x),
     )
 
 

@@ -25,7 +25,7 @@ from vijax.contract.batch import DataForm, Minibatch, weighted_sum
 from vijax.contract.intake import Kind, cast, check, found_kinds
 from vijax.contract.model import ByEntry, Hyper, LocalElbo, Model
 from vijax.contract.queries import answers
-from vijax.data.schema.named_columns import Names, in_order_of
+from vijax.data.schema.named_columns import Names, order_by_names
 from vijax.evaluate.score import HeldOut
 from vijax.families import Family, Product
 from vijax.families.base import as_array
@@ -255,7 +255,7 @@ def _align_tables(
     columns: Names, rows: Callable, own: Callable | None, measure: Measure | None
 ) -> tuple[Any, Any, Any]:
     """The functions that read new inputs, with the columns of a table in the order of training."""
-    align = lambda inputs: in_order_of(columns, inputs, "inputs")
+    align = lambda inputs: order_by_names(columns, inputs, "inputs")
     aligned_rows = lambda inputs: rows(align(inputs))
     aligned_own = None if own is None else lambda hyper, inputs: own(hyper, align(inputs))
     if measure is not None:

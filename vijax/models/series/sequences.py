@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from vijax.checks import require
 from vijax.contract.model import Estimates
 from vijax.contract.queries import Generative, Values, is_sizes, length_masks
-from vijax.data.schema.named_columns import in_order_of, names_of
+from vijax.data.schema.named_columns import find_names, order_by_names
 from vijax.data.schema.number_arrays import array_of_numbers
 from vijax.models.emission import Emission
 from vijax.xla.precision import enable_x64
@@ -69,9 +69,9 @@ def _numbers(argument: str, sequence: Any) -> np.ndarray:
 def _align_columns(sequences: Any) -> list[Any]:
     """The sequences, with the columns of tables in the order of the first table."""
     sequences = list(sequences)
-    columns = next(filter(None, map(names_of, sequences)), None)
+    columns = next(filter(None, map(find_names, sequences)), None)
     return [
-        in_order_of(columns, sequence, f"sequences[{n}]") for n, sequence in enumerate(sequences)
+        order_by_names(columns, sequence, f"sequences[{n}]") for n, sequence in enumerate(sequences)
     ]
 
 

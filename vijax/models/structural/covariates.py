@@ -156,6 +156,6 @@ def _labels(table: Any, column: str) -> Labels:
     require(column in rows, "content", expected, column)
     labels = rows.column("content", column).labels()
     missing = np.flatnonzero(labels.missing)
-    actual = f"none in {rows.rows_named(missing.tolist())}"
+    actual = f"none in {rows.list_rows(missing.tolist())}"
     require(not len(missing), "table", f"a group in each row of {column!r}", actual)
     return labels
