@@ -202,12 +202,12 @@ def test_a_table_that_only_numbers_its_columns_is_an_array():
 def test_an_estimator_compares_columns_whose_names_are_numbers():
     inputs = pytest.importorskip("vijax.sklearn.parts.inputs")
     estimator, table = pytest.importorskip("sklearn.base").BaseEstimator(), pandas.DataFrame(ROWS)
-    inputs.validated(estimator, table)
+    inputs.check_input(estimator, table)
     said = (
         r"X: expected the columns of fit, in their order: 0, 1, got 1, 0. Pass X\[\[0, 1\]\], or "
         r"X.to_numpy\(\)"
     )
     with pytest.raises(ValueError, match=said):
-        inputs.validated(estimator, table[[1, 0]], reset=False)
+        inputs.check_input(estimator, table[[1, 0]], reset=False)
     for same in (table, ROWS):
-        np.testing.assert_array_equal(inputs.validated(estimator, same, reset=False), ROWS)
+        np.testing.assert_array_equal(inputs.check_input(estimator, same, reset=False), ROWS)
