@@ -273,8 +273,8 @@ def _best(folders: Sequence[Path], scores: Sequence[Any]) -> int:
         )
         if not is_comparable:
             raise ConfigError(
-                f"{folders[candidates[0]]} and {folders[i]} have scores that measure other things, and "
-                f"cannot be compared: {first}; {scores[i]}"
+                f"{folders[candidates[0]]} and {folders[i]} have scores that measure other things, "
+                f"and cannot be compared: {first}; {scores[i]}"
             )
     return max(candidates, key=lambda i: scores[i].mean)
 

@@ -161,8 +161,8 @@ def quality(
     difference = f"{format_number(abs(better.mean), least=3)}{error} {unit}"
     if not error:
         warnings = [
-            f"The error of the difference from {plain.name}, {difference}, is not known: one group is "
-            "held out.",
+            f"The error of the difference from {plain.name}, {difference}, is not known: one group "
+            "is held out.",
             *warnings,
         ]
     elif not better.mean > 2 * better.standard_error:
@@ -216,8 +216,8 @@ def _repeated_topics(shown: list[Any]) -> list[str]:
             num_repeated = int((distances.min(axis=1, initial=1.0) < SAME).sum())
             if num_repeated:
                 warnings.append(
-                    f"{num_repeated} of {len(used)} topics are nearly the same as another one. Try fewer: "
-                    "model.num_topics."
+                    f"{num_repeated} of {len(used)} topics are nearly the same as another one. Try "
+                    "fewer: model.num_topics."
                 )
     return warnings
 

@@ -121,8 +121,8 @@ def _groups(values: Sequence[Any], by: str, every: Every | None) -> list[str]:
     if days is None:
         example = next((text for text in texts if text and _iso_day(text) is None), "")
         raise ConfigError(
-            f"--every {every}: expected dates such as 2024-05-31 in column {by!r}, got {example!r}; "
-            "leave --every out, or write the dates so"
+            f"--every {every}: expected dates such as 2024-05-31 in column {by!r}, got "
+            f"{example!r}; leave --every out, or write the dates so"
         )
     return [day[: LENGTHS[every]] for day in days]
 

@@ -1,8 +1,9 @@
-"""Blocks, the parts of a page on a fitted model: plain numbers that JSON holds.
+"""Blocks, the parts of a page on a fitted model: plain numbers that fit into JSON.
 
-A listing makes blocks and draws nothing; each kind of block is drawn on the page
-(`vijax.app.drawing.charts`), as a picture (`vijax.app.drawing.figures`) and, where it has words or
-numbers to read, on the screen (`text`)."""
+A listing makes blocks and draws nothing. Each kind of block is drawn on the page
+(`vijax.app.drawing.charts`), as a picture (`vijax.app.drawing.figures`) and, if it has words or
+numbers to read, on the screen (`text`).
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class Table(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """A curve with a band about it (if `low` and `high` are given), and points."""
+    """A curve with a band around it (if `low` and `high` are given), and points."""
 
     title: str
     x_label: str
@@ -48,8 +49,8 @@ class Lines(NamedTuple):
 
 
 class Curves(NamedTuple):
-    """Curves over one axis, each in a panel of its own, with a band about it where its ends are
-    known: a row for each panel."""
+    """Curves over one axis, each in its own panel, with a band around it where its ends are known:
+    a row for each panel."""
 
     title: str
     x_label: str
@@ -62,8 +63,8 @@ class Curves(NamedTuple):
 
 
 class Scatter(NamedTuple):
-    """Points in the plane, coloured by class, and outlines (class, x, y) about them; `names` are
-    the names of the classes, which otherwise have their numbers."""
+    """Points in the plane, coloured by class, and outlines (class, x, y) around them. Classes have
+    `names`, or else their numbers."""
 
     title: str
     x_label: str
@@ -77,8 +78,8 @@ class Scatter(NamedTuple):
 
 
 class Intervals(NamedTuple):
-    """One quantity for each row, with its standard deviation; drawn with two of them on either
-    side. The screen shows the first `most` rows, none where a table beside it has them."""
+    """A quantity for each row, with its standard deviation; drawn with two of them on either side.
+    The screen shows the first `most` rows; 0 if a table beside it has them."""
 
     title: str
     labels: Sequence[str]
@@ -89,8 +90,8 @@ class Intervals(NamedTuple):
 
 
 class Heat(NamedTuple):
-    """A matrix, as colours. Where the diagonal is special, as in correlations or in the probability
-    of staying in a state, it has no colour and does not set the scale of the others."""
+    """A matrix as colours. If the diagonal is special (correlations, the probability of staying in
+    a state), it has no colour and does not set the scale of the others."""
 
     title: str
     rows: Sequence[str]
@@ -101,8 +102,7 @@ class Heat(NamedTuple):
 
 
 class Arcs(NamedTuple):
-    """A graph: things in a row, and pairs of them (by their places, with a positive weight) joined
-    by arcs."""
+    """A graph: nodes in a row, and pairs of them (places and a weight) joined by arcs."""
 
     title: str
     names: Sequence[str]
@@ -111,7 +111,7 @@ class Arcs(NamedTuple):
 
 
 class Strips(NamedTuple):
-    """Sequences of states, one below the other; -1 where a sequence has ended."""
+    """Sequences of states, one below the other; -1 after the end of a sequence."""
 
     title: str
     labels: Sequence[str]
@@ -134,7 +134,7 @@ class Course(NamedTuple):
 
 
 def step_edges(block: Course) -> np.ndarray:
-    """The places at which steps begin, and the one at which the last ends.
+    """The places at which steps begin, and the end of the last step.
 
     >>> step_edges(Course("c", [], [], [0, 0, 1], [])).tolist()
     [0.0, 1.0, 2.0, 3.0]
@@ -143,20 +143,15 @@ def step_edges(block: Course) -> np.ndarray:
     """
     steps = len(block.states)
     x = as_numbers(block.x)
-    if (
-        len(x) != steps
-        or not steps
-        or not np.isfinite(x).all()
-        or np.any(np.diff(x) < 0)
-        or x[0] == x[-1]
-    ):
+    is_usable = len(x) == steps > 0 and np.isfinite(x).all() and not np.any(np.diff(x) < 0)
+    if not is_usable or x[0] == x[-1]:
         return np.arange(max(steps, 1) + 1, dtype=float)
     return np.append(x, x[-1] + np.median(np.diff(x)))
 
 
 class Images(NamedTuple):
-    """Grey images of one size, in rows that have labels: `images[row][place]` is an image as a flat
-    list of its pixels, from the top left, row by row. The lowest value of all is light, the highest
+    """Grey images of one size, in rows with labels: `images[row][place]` is an image as a flat list
+    of its pixels, from the top left, row by row. The lowest value of all is light, the highest
     dark."""
 
     title: str
@@ -168,8 +163,7 @@ class Images(NamedTuple):
 
 
 class Topics(NamedTuple):
-    """Topics (`vijax.topics.summary.Topic`), and the distances between them in the order of their
-    numbers."""
+    """Topics (`vijax.topics.summary.Topic`), and their distances in the order of their numbers."""
 
     title: str
     topics: Sequence[Any]
@@ -184,26 +178,28 @@ KINDS: dict[str, Any] = {kind.__name__: kind for kind in typing.get_args(Block)}
 
 
 MOST_COLOURS = 10
-"""Classes that have different colours; more classes have no legend."""
+"""Number of classes with different colours; more classes have no legend."""
 
 
 def make_legend(classes: Iterable[int], names: Sequence[str] = ()) -> dict[int, str]:
-    """The names of the classes that occur, in their order; none for one class, or for more than
-    there are colours.
+    """The names of the classes that occur, in order; none for a single class, or if there are not
+    enough colours.
 
     >>> make_legend([2, 0, 2], ["low", "", "high"]), make_legend([1, 1]), make_legend([0, 1])
     ({0: 'low', 2: 'high'}, {}, {0: '0', 1: '1'})
     """
-    found = sorted({int(k) for k in classes})
-    if not 2 <= len(found) <= MOST_COLOURS:
+    occurring = sorted({int(k) for k in classes})
+    if not 2 <= len(occurring) <= MOST_COLOURS:
         return {}
-    return {k: str(names[k]) if k < len(names) else str(k) for k in found}
+    return {k: str(names[k]) if k < len(names) else str(k) for k in occurring}
 
 
 LONGEST_NAME = 60
 LARGEST_IMAGE = 4096
-SHOWN, SHOWN_AHEAD = 6, 8
-"""Places of curves on the screen, and steps of a forecast."""
+SHOWN = 6
+"""Places of a curve that the screen shows."""
+SHOWN_AHEAD = 8
+"""Steps of a forecast that the screen shows."""
 
 
 def scatter_legend(block: Scatter) -> dict[int, str]:
@@ -217,18 +213,16 @@ def file_name(block: Block) -> str:
     >>> file_name(Table("Classes of held-out rows", [], []))
     'classes_of_held_out_rows'
     """
-    return (
-        re.sub(r"\W+", "_", block.title.lower()).strip("_")[:LONGEST_NAME]
-        or type(block).__name__.lower()
-    )
+    name = re.sub(r"\W+", "_", block.title.lower()).strip("_")[:LONGEST_NAME]
+    return name or type(block).__name__.lower()
 
 
 as_numbers = functools.partial(np.asarray, dtype=float)
-"""Numbers as an array; None, as JSON has it, becomes NaN."""
+"""Numbers as an array; None in JSON becomes NaN."""
 
 
 def heat_colours(block: Heat) -> np.ndarray:
-    """The values that have a colour: NaN where there is none, and on a special diagonal.
+    """The values that have a colour: NaN if missing, and on a special diagonal.
 
     >>> heat_colours(Heat("", ["a", "b"], ["a", "b"], [[1.0, 0.5], [None, 1.0]], "", True)).tolist()
     [[nan, 0.5], [nan, nan]]
@@ -241,50 +235,54 @@ def heat_colours(block: Heat) -> np.ndarray:
 
 
 def pixel_range(block: Images) -> tuple[float, float]:
-    """The lowest and highest finite pixel of all, or a default range without any."""
+    """The lowest and highest finite pixel of all, or a default range."""
     pixels = as_numbers([v for row in block.images for image in row for v in image])
     pixels = pixels[np.isfinite(pixels)]
-    low, high = (float(pixels.min()), float(pixels.max())) if len(pixels) else (0.0, 1.0)
-    return (low, high) if high > low else (low, low + 1.0)
+    if not len(pixels):
+        return 0.0, 1.0
+    low, high = float(pixels.min()), float(pixels.max())
+    return low, high if high > low else low + 1.0
 
 
-def drop_excerpts(shown: Iterable[Block]) -> list[Block]:
+def drop_excerpts(blocks: Iterable[Block]) -> list[Block]:
     """Blocks without the beginnings of documents."""
-    bare = lambda topic: topic._replace(
-        documents=tuple(d._replace(excerpt="") for d in topic.documents)
-    )
-    return [
-        b._replace(topics=[*map(bare, b.topics)]) if isinstance(b, Topics) else b for b in shown
-    ]
+    bare_blocks: list[Block] = []
+    for block in blocks:
+        if isinstance(block, Topics):
+            block = block._replace(topics=[*map(_without_excerpts, block.topics)])
+        bare_blocks.append(block)
+    return bare_blocks
+
+
+def _without_excerpts(topic: Any) -> Any:
+    documents = (document._replace(excerpt="") for document in topic.documents)
+    return topic._replace(documents=tuple(documents))
 
 
 # --- JSON -----------------------------------------------------------------------------------------
 def to_json(blocks: Iterable[Block]) -> list[dict[str, Any]]:
-    """Blocks as JSON's own types, numbers to six digits, or more where their spread needs them
-    (`vijax.app.drawing.digits`)."""
-    return [
-        {"kind": type(block).__name__, **{k: _plain(v) for k, v in round_fields(block).items()}}
-        for block in blocks
-    ]
+    """Blocks as JSON's own types, numbers to six digits, or more if their spread needs them."""
+    records = []
+    for block in blocks:
+        fields = {name: _plain(value) for name, value in round_fields(block).items()}
+        records.append({"kind": type(block).__name__, **fields})
+    return records
 
 
 def round_fields(block: Block) -> dict[str, Any]:
-    """The fields of a block, numbers rounded as files have them."""
+    """The fields of a block, numbers rounded as in files."""
     fields: dict[str, Any] = block._asdict()
     if isinstance(block, Table):
-        return fields | {
-            "rows": [_round_row(row, row_spreads(block.header, row)) for row in block.rows]
-        }
+        rows = [_round_row(row, row_spreads(block.header, row)) for row in block.rows]
+        return fields | {"rows": rows}
     if isinstance(block, Intervals):
         spreads = [d if d is not None and np.isfinite(d) else 0.0 for d in block.deviation]
-        return {
-            k: _round_row(v, spreads) if k in ("mean", "deviation") else v
-            for k, v in fields.items()
-        }
-    return {
-        k: _round(v, value_range(v)) if isinstance(v, np.ndarray | list | tuple) else v
-        for k, v in fields.items()
-    }
+        mean = _round_row(block.mean, spreads)
+        return fields | {"mean": mean, "deviation": _round_row(block.deviation, spreads)}
+    for name, value in fields.items():
+        if isinstance(value, np.ndarray | list | tuple):
+            fields[name] = _round(value, value_range(value))
+    return fields
 
 
 def _round_row(row: Iterable[Any], spreads: Iterable[float]) -> list[Any]:
@@ -292,7 +290,7 @@ def _round_row(row: Iterable[Any], spreads: Iterable[float]) -> list[Any]:
 
 
 def _round(value: Any, spread: float) -> Any:
-    """A number, or nested lists of them, rounded; all else as it is."""
+    """A number, or nested lists of numbers, rounded; other values unchanged."""
     if isinstance(value, np.ndarray):
         return _round(value.tolist(), spread)
     if type(value) in (list, tuple):
@@ -311,22 +309,19 @@ def from_json(records: Iterable[dict[str, Any]]) -> list[Block]:
 def _block(record: dict[str, Any]) -> Block:
     kind = KINDS[record["kind"]]
     readers = READERS | OWN_READERS.get(record["kind"], {})
-    block = kind(
-        **{name: readers[name](value) for name, value in record.items() if name in kind._fields}
-    )
-    if not all(
-        len(rows) == number and all(len(row) == width for row in rows)
-        for rows, number, width in _shapes(block)
-    ):
-        raise ValueError(f"rows of {block.title!r} are not of one length")
-    if isinstance(block, Arcs) and not all(
-        0 <= end < len(block.names) for *ends, _ in block.edges for end in ends
-    ):
-        raise ValueError(f"edges of {block.title!r} end at nothing")
-    if isinstance(block, Topics) and sorted(t.number for t in block.topics) != list(
-        range(len(block.topics))
-    ):
-        raise ValueError(f"topics of {block.title!r} are not numbered from 0 on")
+    fields = {name: value for name, value in record.items() if name in kind._fields}
+    block = kind(**{name: readers[name](value) for name, value in fields.items()})
+    for rows, number, width in _shapes(block):
+        if len(rows) != number or any(len(row) != width for row in rows):
+            raise ValueError(f"rows of {block.title!r} are not of one length")
+    if isinstance(block, Arcs):
+        ends = [end for *pair, _ in block.edges for end in pair]
+        if not all(0 <= end < len(block.names) for end in ends):
+            raise ValueError(f"edges of {block.title!r} end at nothing")
+    if isinstance(block, Topics):
+        numbers = sorted(topic.number for topic in block.topics)
+        if numbers != list(range(len(block.topics))):
+            raise ValueError(f"topics of {block.title!r} are not numbered from 0 on")
     return block
 
 
@@ -350,14 +345,10 @@ def _shapes(block: Block) -> list[tuple[Any, int, int]]:
             *times,
         ]
     if isinstance(block, Images):
-        size, longest = (
-            _side(block.height) * _side(block.width),
-            max(map(len, block.images), default=0),
-        )
-        return [
-            (block.images, len(block.labels), longest),
-            *((row, len(row), size) for row in block.images),
-        ]
+        size = _side(block.height) * _side(block.width)
+        longest = max(map(len, block.images), default=0)
+        rows = [(row, len(row), size) for row in block.images]
+        return [(block.images, len(block.labels), longest), *rows]
     if isinstance(block, Topics):
         words = [
             ((topic.words, topic.probabilities), 2, len(topic.words)) for topic in block.topics
@@ -373,8 +364,7 @@ def _side(value: int) -> int:
 
 
 def _number(value: Any) -> float | None:
-    """A number that can be drawn: half the exponents of float64 leave room for computations of the
-    charts."""
+    """A number that can be drawn: half the exponents of float64 leave room for the charts."""
     return None if value is None or not abs(float(value)) < 1e150 else float(value)
 
 
@@ -392,25 +382,27 @@ def _outline(value: Any) -> tuple[int, list[Any], list[Any]]:
 
 
 def _edge(value: Any) -> tuple[int, int, float]:
-    one, other, weight = value
-    return int(one), int(other), _number(weight) or 0.0
+    start, end, weight = value
+    return int(start), int(end), _number(weight) or 0.0
 
 
 def _topic(value: Any) -> Any:
     from vijax.topics.summary import Document, Topic
 
-    number, share, words, probabilities, (x, y), documents, *more = (
-        value  # earlier versions had no coherence
-    )
-    probs = tuple(float(p or 0.0) for p in probabilities)
-    found = tuple(
-        Document(str(title), str(excerpt), float(part or 0.0)) for title, excerpt, part in documents
-    )
-    place = float(x or 0.0), float(y or 0.0)
-    coherence = _number(more[0]) if more else None
-    known = math.nan if coherence is None else coherence
+    # Earlier versions had no coherence.
+    number, share, words, probabilities, (x, y), documents, *optional = value
+    coherence = _number(optional[0]) if optional else None
     return Topic(
-        int(number), float(share or 0.0), tuple(map(str, words)), probs, place, found, known
+        number=int(number),
+        share=float(share or 0.0),
+        words=tuple(map(str, words)),
+        probabilities=tuple(float(p or 0.0) for p in probabilities),
+        position=(float(x or 0.0), float(y or 0.0)),
+        documents=tuple(
+            Document(str(title), str(excerpt), float(part or 0.0))
+            for title, excerpt, part in documents
+        ),
+        coherence=math.nan if coherence is None else coherence,
     )
 
 
@@ -455,25 +447,25 @@ def _plain(value: Any) -> Any:
 
 # --- the screen -----------------------------------------------------------------------------------
 def text(blocks: Iterable[Block], most: int = 40, folder: str = "") -> str:
-    """The blocks that can be read without pictures; for long tables only the first rows, and the
-    number of those left out, whose files are in `folder`."""
+    """The blocks that can be read without pictures. Long tables have their first rows, and the
+    number of other rows, which are in files in `folder`."""
     parts = [_text(block, most, folder) for block in blocks]
     return printable("\n\n".join(part for part in parts if part))
 
 
 def _text(block: Block, most: int, folder: str) -> str:
-    where = f": {folder}{file_name(block)}.csv has all" if folder else ""
+    csv_hint = f": {folder}{file_name(block)}.csv has all" if folder else ""
     if isinstance(block, Table):
         note = f"\n  {block.note}" if block.note else ""
-        return f"{block.title}\n{_align(block.header, block.rows, most, where)}{note}"
+        return f"{block.title}\n{_align(block.header, block.rows, most, csv_hint)}{note}"
     if isinstance(block, Intervals) and block.most > 0:
-        named = list(zip(block.labels, block.mean, block.deviation, strict=True))
-        return f"{block.title}\n{_align(['', 'mean', 'deviation'], named, min(most, block.most), where)}"
+        interval_rows = list(zip(block.labels, block.mean, block.deviation, strict=True))
+        return f"{block.title}\n{_align(['', 'mean', 'deviation'], interval_rows, min(most, block.most), csv_hint)}"
     if isinstance(block, Curves):
         return f"{block.title}\n{_align(*_places(block), most)}\n  {block.note}"
     if isinstance(block, Heat) and len(block.columns) <= 12:
         rows = [[label, *row] for label, row in zip(block.rows, block.values, strict=True)]
-        return f"{block.title}\n{_align(['', *block.columns], rows, most, where)}"
+        return f"{block.title}\n{_align(['', *block.columns], rows, most, csv_hint)}"
     if isinstance(block, Topics):
         from vijax.topics.summary import topics_text
 
@@ -482,17 +474,19 @@ def _text(block: Block, most: int, folder: str) -> str:
 
 
 def _places(block: Curves) -> tuple[list[str], list[list[Any]]]:
-    """Values, with their bands, at some of the places where the band is known: of a forecast the
-    first ones, in which a season is seen."""
-    known = np.flatnonzero(np.isfinite(as_numbers(block.lowest)).all(axis=0))
-    is_forecast = 0 < len(known) < len(block.x)
-    spread = np.unique(np.linspace(0, len(known) - 1, min(SHOWN, len(known))).astype(int))
-    at = known[:SHOWN_AHEAD] if is_forecast else known[spread]
+    """Values, with their bands, at some of the places where the band is known; for a forecast the
+    first steps, which show a season."""
+    known_places = np.flatnonzero(np.isfinite(as_numbers(block.lowest)).all(axis=0))
+    is_forecast = 0 < len(known_places) < len(block.x)
+    even = np.unique(
+        np.linspace(0, len(known_places) - 1, min(SHOWN, len(known_places))).astype(int)
+    )
+    places = known_places[:SHOWN_AHEAD] if is_forecast else known_places[even]
     parts = (as_numbers(part) for part in (block.values, block.lowest, block.highest))
     rows = []
     for name, values, low, high in zip(block.names, *parts, strict=True):
-        rows += [[name, *values[at]], ["  from", *low[at]], ["  to", *high[at]]]
-    return [block.x_label, *_marks(as_numbers(block.x)[at])], rows
+        rows += [[name, *values[places]], ["  from", *low[places]], ["  to", *high[places]]]
+    return [block.x_label, *_marks(as_numbers(block.x)[places])], rows
 
 
 def _marks(x: np.ndarray) -> list[str]:
@@ -501,14 +495,13 @@ def _marks(x: np.ndarray) -> list[str]:
     >>> _marks(np.array([2016.0, 2016.25, 2016.5])), _marks(np.array([60.0, 63.0]))
     (['2016.00', '2016.25', '2016.50'], ['60', '63'])
     """
-    decimals = next(
-        (n for n in range(6) if np.allclose(x, np.round(x, n), rtol=0, atol=10.0 ** -(n + 2))), 6
-    )
+    is_exact = lambda n: np.allclose(x, np.round(x, n), rtol=0, atol=10.0 ** -(n + 2))
+    decimals = next(filter(is_exact, range(6)), 6)
     return [f"{value:.{decimals}f}" for value in x]
 
 
 def show_number(value: Any, spread: float = 0.0) -> str:
-    """A value for reading: four digits of a number, or more where the spread beside it needs them.
+    """A value for reading: four digits of a number, or more if its spread needs them.
 
     >>> show_number(0.123456), show_number(7), show_number(None), show_number("a")
     ('0.1235', '7', '', 'a')
@@ -517,7 +510,7 @@ def show_number(value: Any, spread: float = 0.0) -> str:
     >>> show_number(2_020_000.0123, 0.097)
     '2,020,000.012'
     """
-    if value is None or value != value:  # as JSON has it, or NaN
+    if value is None or value != value:  # None in JSON, or NaN
         return ""
     if isinstance(value, float):  # NumPy's float64 is one
         return format_number(value, spread, ",")
@@ -525,24 +518,27 @@ def show_number(value: Any, spread: float = 0.0) -> str:
 
 
 def show_cells(header: Sequence[str], row: Sequence[Any]) -> list[str]:
-    """The cells of a row for reading, digits as of `show_number`."""
+    """The cells of a row for reading, with digits as from `show_number`."""
     return [
         show_number(cell, spread)
         for cell, spread in zip(row, row_spreads(header, row), strict=True)
     ]
 
 
-def _align(header: Sequence[str], rows: Sequence[Sequence[Any]], most: int, where: str = "") -> str:
-    shown = [show_cells(header, row) for row in rows[:most]]
-    widths = [max(len(line[i]) for line in [list(header), *shown]) for i in range(len(header))]
+def _align(
+    header: Sequence[str], rows: Sequence[Sequence[Any]], most: int, csv_hint: str = ""
+) -> str:
+    lines = [show_cells(header, row) for row in rows[:most]]
+    widths = [max(len(line[i]) for line in [list(header), *lines]) for i in range(len(header))]
     numeric = [all(not isinstance(row[i], str) for row in rows) for i in range(len(header))]
 
     def line(cells: Sequence[str]) -> str:
-        padded = [
-            c.rjust(w) if right else c.ljust(w)
-            for c, w, right in zip(cells, widths, numeric, strict=True)
-        ]
+        padded = []
+        for cell, width, is_numeric in zip(cells, widths, numeric, strict=True):
+            padded.append(cell.rjust(width) if is_numeric else cell.ljust(width))
         return "  " + "  ".join(padded).rstrip()
 
-    rest = [f"  ... and {len(rows) - most:,} more{where}"] if len(rows) > most else []
-    return "\n".join([line(header), *map(line, shown), *rest])
+    text_lines = [line(header), *map(line, lines)]
+    if len(rows) > most:
+        text_lines.append(f"  ... and {len(rows) - most:,} more{csv_hint}")
+    return "\n".join(text_lines)

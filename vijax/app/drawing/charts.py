@@ -1,5 +1,4 @@
-"""Blocks of a page as HTML: tables, and charts as inline SVG that the page's style sheet
-colours."""
+"""Blocks of a page as HTML: tables, and charts as inline SVG for the page's style sheet."""
 
 from __future__ import annotations
 
@@ -37,68 +36,65 @@ from vijax.app.drawing.svg import (
 from vijax.app.drawing.views import spread_rows
 
 LARGEST_FILE = 200_000
-"""Letters of CSV that a card holds itself; longer ones are in the folder of the run alone."""
+"""Most letters of CSV that a card holds; longer files are only in the run's folder."""
 
 
 def card(block: blocks.Block, *least: float) -> str:
-    """A block as a card of the page, with its numbers as CSV; `least` as of `lines`."""
+    """A block as a card of the page, with its numbers as CSV; `least` as in `lines`."""
     files = list(exports.tables([block]))
     saved = "".join(_csv_link(name, text, name.removeprefix(files[0][0])) for name, text in files)
-    part = part_to_draw(block)
-    return frame_card(part.title, part.note, DRAWN[type(part)](part, *least), saved)
+    block_drawn = part_to_draw(block)
+    return frame_card(
+        block_drawn.title, block_drawn.note, DRAWN[type(block_drawn)](block_drawn, *least), saved
+    )
 
 
-def frame_card(title: str, note: str, drawn: str, beside: str = "") -> str:
-    """A card: title and note are text, the drawing and the links beside the title are markup."""
-    said = f'<p class="note">{escape(note)}</p>' if note else ""
-    head = f"<h3>{escape(title)}</h3>{f'<span>{beside}</span>' if beside else ''}"
-    return f'<section class="card"><div class="heading">{head}</div>{said}{drawn}</section>'
+def frame_card(title: str, note: str, drawing: str, links: str = "") -> str:
+    """A card: title and note are text, drawing and links are markup."""
+    note_text = f'<p class="note">{escape(note)}</p>' if note else ""
+    head = f"<h3>{escape(title)}</h3>{f'<span>{links}</span>' if links else ''}"
+    return f'<section class="card"><div class="heading">{head}</div>{note_text}{drawing}</section>'
 
 
 def _csv_link(name: str, text: str, part: str) -> str:
-    """A link that saves a CSV file which the page itself holds."""
+    """A link that saves a CSV file from the page itself; "" for a long file."""
     if len(text) > LARGEST_FILE:
         return ""
-    data, what = urllib.parse.quote(text, safe=",;:/()+", errors="replace"), part.replace("_", " ")
+    data, part_name = (
+        urllib.parse.quote(text, safe=",;:/()+", errors="replace"),
+        part.replace("_", " "),
+    )
     return (
         f'<a class="save" download="{escape(name)}.csv" href="data:text/csv;charset=utf-8,{data}" '
-        f'title="Save {escape(name)}.csv">CSV{f" of{what}" if what else ""}</a>'
+        f'title="Save {escape(name)}.csv">CSV{f" of{part_name}" if part_name else ""}</a>'
     )
 
 
 def table(block: blocks.Table) -> str:
-    """A table with words to the left, numbers to the right; columns of sentences break their
-    lines."""
+    """A table: words to the left, numbers to the right; columns of sentences break their lines."""
     columns = [[row[i] for row in block.rows] for i in range(len(block.header))]
-    kinds = [_kind(column) for column in columns]
-    head = "".join(
-        f"<th{kind}>{escape(name)}</th>" for name, kind in zip(block.header, kinds, strict=True)
-    )
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f"<td{k}>{escape(cell)}</td>"
-            for cell, k in zip(_cell_texts(block, row), kinds, strict=True)
-        )
-        + "</tr>"
-        for row in block.rows
-    )
-    return (
-        "<div "
-        f'class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
+    kinds = [_cell_class(column) for column in columns]
+    names = zip(block.header, kinds, strict=True)
+    head = "".join(f"<th{kind}>{escape(name)}</th>" for name, kind in names)
+    body = ""
+    for row in block.rows:
+        cells = zip(_cell_texts(block, row), kinds, strict=True)
+        row_text = "".join(f"<td{kind}>{escape(cell)}</td>" for cell, kind in cells)
+        body += f"<tr>{row_text}</tr>"
+    content = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="scroll"><table>{content}</table></div>'
 
 
 def _cell_texts(block: blocks.Table, row: Sequence[Any]) -> list[str]:
-    """The cells of a row, numbers with a minus that is as wide as a digit."""
-    read = blocks.show_cells(block.header, row)
+    """The cells of a row, with a minus as wide as a digit in numbers."""
+    texts = blocks.show_cells(block.header, row)
     return [
         text if isinstance(cell, str) else wide_minus(text)
-        for cell, text in zip(row, read, strict=True)
+        for cell, text in zip(row, texts, strict=True)
     ]
 
 
-def _kind(column: list[Any]) -> str:
+def _cell_class(column: list[Any]) -> str:
     texts = [x for x in column if isinstance(x, str)]
     if not texts:
         return ' class="number"'
@@ -106,47 +102,52 @@ def _kind(column: list[Any]) -> str:
 
 
 LONGEST_WORDS = 60
-"""Characters of a cell that stay on one line."""
+"""Most characters of a cell on one line."""
 MOST_ON_CURVE = 600
-"""Points of a curve that a screen shows; of more an even part is drawn."""
+"""Most points of a curve on a screen; of more, evenly spread points are drawn."""
 MOST_TITLED = 100
-"""Points that say their numbers under the mouse."""
+"""Most points that show their numbers under the mouse."""
 
 
 def lines(block: blocks.Lines, *least: float) -> str:
-    """A curve in its band, over points; `least` as of `vijax.app.drawing.svg.axis`, of what is
-    upright."""
+    """A curve in its band, over points; for `least` see `vijax.app.drawing.svg.axis`,
+    vertically."""
     rows = spread_rows(len(block.x), MOST_ON_CURVE) if len(block.x) else ()
-    part = lambda values: [values[i] for i in rows]
+    select = lambda values: [values[i] for i in rows]
     x = axis([*block.x, *block.points_x], LEFT, WIDTH - RIGHT, margin=0.0)
     y = axis(_range(block), HEIGHT - BOTTOM, TOP, 0.05, *least)
     band = ""
     if len(block.low):
         upper, lower = (
-            _places(x, y, part(block.x), part(edge)) for edge in (block.high, block.low)
+            _pixels(x, y, select(block.x), select(edge)) for edge in (block.high, block.low)
         )
-        band = (
-            f'<path class="band band-0" d="M{"L".join([*upper, *reversed(lower)])}Z"/>'
-            if len(upper) > 1
-            else ""
+        band = _band(upper, lower)
+    has_titles = len(block.points_x) <= MOST_TITLED
+    points = ""
+    for a, b in zip(block.points_x, block.points_y, strict=True):
+        if not are_numbers(a, b):
+            continue
+        title = ""
+        if has_titles:
+            title = f"<title>{number_text(a, x.step)}: {number_text(b, y.step / 10)}</title>"
+        points += (
+            f'<circle class="point hue-1" cx="{x(a):.1f}" cy="{y.inside(b):.1f}" r="2.2">'
+            f"{title}</circle>"
         )
-    titled = len(block.points_x) <= MOST_TITLED
-    points = "".join(
-        f'<circle class="point hue-1" cx="{x(a):.1f}" cy="{y.inside(b):.1f}" r="2.2">'
-        f"{f'<title>{number_text(a, x.step)}: {number_text(b, y.step / 10)}</title>' if titled else ''}</circle>"
-        for a, b in zip(block.points_x, block.points_y, strict=True)
-        if are_numbers(a, b)
-    )
-    curve = (
-        '<path class="curve curve-0" '
-        f'd="M{"L".join(_places(x, y, part(block.x), part(block.y)))}"/>'
-    )
+    path = "L".join(_pixels(x, y, select(block.x), select(block.y)))
+    curve = f'<path class="curve curve-0" d="M{path}"/>'
     return chart(points + band + curve, x, y, block.x_label, block.y_label)
 
 
+def _band(upper: Sequence[str], lower: Sequence[str]) -> str:
+    """The area between two curves; "" for a single point."""
+    if len(upper) <= 1:
+        return ""
+    return f'<path class="band band-0" d="M{"L".join([*upper, *reversed(lower)])}Z"/>'
+
+
 def _range(block: blocks.Lines) -> list[float]:
-    """The values that the vertical axis shows: points and curve, and only a part of a band that is
-    far wider."""
+    """The values on the vertical axis: points and curve, and of a far wider band only a part."""
     parts = map(blocks.as_numbers, (block.y, block.low, block.high, block.points_y))
     y, low, high, points = (part[np.isfinite(part)] for part in parts)
     core = np.concatenate([y, points])
@@ -156,7 +157,7 @@ def _range(block: blocks.Lines) -> list[float]:
     return [*core, *low, *high]
 
 
-def _places(x: Any, y: Any, xs: Any, ys: Any) -> list[str]:
+def _pixels(x: Any, y: Any, xs: Any, ys: Any) -> list[str]:
     """Pixels of points inside the vertical axis; points beyond it are moved to its edge."""
     return [
         f"{x(a):.1f},{y.inside(b):.1f}" for a, b in zip(xs, ys, strict=True) if are_numbers(a, b)
@@ -165,91 +166,80 @@ def _places(x: Any, y: Any, xs: Any, ys: Any) -> list[str]:
 
 def scatter(block: blocks.Scatter) -> str:
     """Points in the colours of their classes, and outlines."""
-    x = axis(
-        [*block.x, *(v for _, xs, _ in block.outlines for v in xs)],
-        LEFT,
-        WIDTH - RIGHT,
-        margin=0.04,
-    )
-    y = axis(
-        [*block.y, *(v for _, _, ys in block.outlines for v in ys)],
-        HEIGHT - BOTTOM,
-        TOP,
-        margin=0.04,
-    )
+    all_x = [*block.x, *(value for _, xs, _ in block.outlines for value in xs)]
+    all_y = [*block.y, *(value for _, _, ys in block.outlines for value in ys)]
+    x = axis(all_x, LEFT, WIDTH - RIGHT, margin=0.04)
+    y = axis(all_y, HEIGHT - BOTTOM, TOP, margin=0.04)
     points = "".join(
         f'<circle class="point hue-{int(k) % NUM_HUES}" cx="{x(a):.1f}" cy="{y(b):.1f}" r="2"/>'
         for a, b, k in zip(block.x, block.y, block.classes, strict=True)
         if are_numbers(a, b)
     )
     outlines = "".join(
-        f'<path class="outline hue-{int(k) % NUM_HUES}" d="M{"L".join(_places(x, y, xs, ys))}"/>'
+        f'<path class="outline hue-{int(k) % NUM_HUES}" d="M{"L".join(_pixels(x, y, xs, ys))}"/>'
         for k, xs, ys in block.outlines
     )
     name = f'<text class="axis" x="4" y="10">{escape(block.y_label)}</text>'
-    named = blocks.scatter_legend(block)
-    return chart(points + outlines + name, x, y, block.x_label, block.y_label, named)
+    classes = blocks.scatter_legend(block)
+    return chart(points + outlines + name, x, y, block.x_label, block.y_label, classes)
 
 
 def intervals(block: blocks.Intervals) -> str:
     """A line for each quantity, two standard deviations to either side of its mean."""
     left, row = 8 + LETTER * min(24, max(len(str(label)) for label in block.labels)), 19
     height = row * len(block.labels) + 26
-    there = [(m, d) for m, d in zip(block.mean, block.deviation, strict=True) if are_numbers(m, d)]
-    reach = [m + side * d for m, d in there for side in (-2, 2)]
-    x = axis([*reach, 0.0], left, WIDTH - RIGHT, margin=0.03)
-    drawn = [
+    pairs = [(m, d) for m, d in zip(block.mean, block.deviation, strict=True) if are_numbers(m, d)]
+    ends = [m + side * d for m, d in pairs for side in (-2, 2)]
+    x = axis([*ends, 0.0], left, WIDTH - RIGHT, margin=0.03)
+    parts = [
         f'<line class="grid" x1="{x(t):.1f}" x2="{x(t):.1f}" y1="0" y2="{height - 22}"/>'
         f"{tick(x(t), height - 6, 'middle', t, x.step)}"
         for t in x.ticks
     ]
-    drawn.append(f'<line class="zero" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="0" y2="{height - 22}"/>')
+    parts.append(f'<line class="zero" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="0" y2="{height - 22}"/>')
     for i, (label, mean, deviation) in enumerate(
         zip(block.labels, block.mean, block.deviation, strict=True)
     ):
         y = row * i + 11
-        drawn.append(
+        parts.append(
             f'<text class="tick" x="{left - 8:.0f}" y="{y + 4}" '
             f'text-anchor="end">{escape(shorten(label))}</text>'
         )
         if not are_numbers(mean, deviation):
             continue
         low, high = x(mean - 2 * deviation), x(mean + 2 * deviation)
-        said = (
+        title = (
             f"{label}: {number_text(float(mean), float(deviation))} ± "
             f"{number_text(float(deviation))}"
         )
-        drawn.append(
+        parts.append(
             f'<line class="curve curve-0" x1="{low:.1f}" x2="{high:.1f}" y1="{y}" y2="{y}"/>'
             f'<circle class="mark mark-0" cx="{x(mean):.1f}" cy="{y}" r="3.5">'
-            f"<title>{escape(said)}</title></circle>"
+            f"<title>{escape(title)}</title></circle>"
         )
-    return plain_chart(block.title, height, drawn)
+    return plain_chart(block.title, height, parts)
 
 
 def heat(block: blocks.Heat) -> str:
-    """A cell for each entry: blue above zero, orange below, its number in it where there is
-    room."""
+    """A cell for each entry: blue above zero, orange below; its number in it if there is room."""
     values = blocks.as_numbers(block.values)
     shades = blocks.heat_colours(block)
     left, top = 8 + LETTER * min(18, max(len(str(label)) for label in block.rows)), 20
-    width, height = (
-        (WIDTH - left - 4) / max(1, values.shape[1]),
-        min(34.0, max(12.0, 300 / values.shape[0])),
-    )
-    most = float(np.nanmax(np.abs(shades), initial=1e-12))
-    drawn = [
+    width = (WIDTH - left - 4) / max(1, values.shape[1])
+    height = min(34.0, max(12.0, 300 / values.shape[0]))
+    largest = float(np.nanmax(np.abs(shades), initial=1e-12))
+    parts = [
         f'<text class="tick" x="{left - 6:.0f}" y="{top + height * (i + 0.5) + 4:.1f}" '
         'text-anchor="end">'
         f"{escape(shorten(label, 18))}</text>"
         for i, label in enumerate(block.rows)
     ]
-    every = max(1, int(np.ceil(7.0 * max(len(str(label)) for label in block.columns) / width)))
-    drawn += [
+    step = max(1, int(np.ceil(7.0 * max(len(str(label)) for label in block.columns) / width)))
+    parts += [
         f'<text class="tick" x="{left + width * (j + 0.5):.1f}" y="14" '
         f'text-anchor="middle">{escape(str(label))}</text>'
         for j, label in enumerate(block.columns)
-        if j % every == 0
+        if j % step == 0
     ]
     for (i, j), value in np.ndenumerate(values):
         place = (
@@ -260,43 +250,42 @@ def heat(block: blocks.Heat) -> str:
             f"<title>{escape(block.rows[i])}, {escape(block.columns[j])}: "
             f"{number_text(float(value))}</title>"
         )
-        share = 0.0 if np.isnan(shades[i, j]) else abs(value) / most
-        drawn.append(
+        share = 0.0 if np.isnan(shades[i, j]) else abs(value) / largest
+        parts.append(
             f'<rect class="{"down" if value < 0 else "up"}" {place} '
             f'fill-opacity="{share:.3f}">{title}</rect>'
         )
         if width >= 34 and height >= 14:
             ink = "on" if share > 0.55 else "in"
-            drawn.append(
+            text = "" if np.isnan(value) else number_text(float(f"{value:.2g}"))
+            parts.append(
                 f'<text class="{ink}" x="{left + width * (j + 0.5):.1f}" '
-                f'y="{top + height * (i + 0.5) + 4:.1f}" '
-                f'text-anchor="middle">{"" if np.isnan(value) else number_text(float(f"{value:.2g}"))}</text>'
+                f'y="{top + height * (i + 0.5) + 4:.1f}" text-anchor="middle">{text}</text>'
             )
-    return plain_chart(block.title, top + height * values.shape[0] + 4, drawn)
+    return plain_chart(block.title, top + height * values.shape[0] + 4, parts)
 
 
 LEVELS = 15
-"""Shades of grey of an image, beside white."""
+"""Number of shades of grey of an image, besides white."""
 
 
 def images(block: blocks.Images) -> str:
-    """Each image as one path for each shade, of horizontal stretches: a tenth of the text of as
-    many rectangles."""
+    """Images, each with one path per shade, which takes a tenth of the text of rectangles."""
     across = max(map(len, block.images), default=1) or 1
     left = 8 + LETTER * min(18, max((len(str(label)) for label in block.labels), default=0))
     step = min(90.0, (WIDTH - left - RIGHT) / across)
     size = (step - 4) / max(block.width, block.height)
     row, (low, high) = size * block.height + 6, blocks.pixel_range(block)
-    drawn = []
-    for i, (label, some) in enumerate(zip(block.labels, block.images, strict=True)):
+    parts = []
+    for i, (label, row_images) in enumerate(zip(block.labels, block.images, strict=True)):
         place = f'x="{left - 6:.0f}" y="{row * i + row / 2 + 4:.1f}" text-anchor="end"'
-        drawn.append(f'<text class="tick" {place}>{escape(shorten(label, 18))}</text>')
-        for j, image in enumerate(some):
+        parts.append(f'<text class="tick" {place}>{escape(shorten(label, 18))}</text>')
+        for j, image in enumerate(row_images):
             shades = [
                 round(LEVELS * (v - low) / (high - low)) if are_numbers(v) else 0 for v in image
             ]
-            drawn.append(_draw_image(shades, block.width, left + step * j, row * i, size))
-    return plain_chart(block.title, row * len(block.labels) + 4, drawn)
+            parts.append(_draw_image(shades, block.width, left + step * j, row * i, size))
+    return plain_chart(block.title, row * len(block.labels) + 4, parts)
 
 
 def _draw_image(shades: Sequence[int], width: int, left: float, top: float, size: float) -> str:
@@ -306,12 +295,12 @@ def _draw_image(shades: Sequence[int], width: int, left: float, top: float, size
         for x, length, shade in stretches(shades[y * width : (y + 1) * width]):
             if shade:
                 paths.setdefault(shade, []).append(f"M{x} {y}h{length}v1h-{length}z")
-    drawn = "".join(
+    shapes = "".join(
         f'<path class="shade" fill-opacity="{shade / LEVELS:.2f}" d="{"".join(d)}"/>'
         for shade, d in paths.items()
     )
     frame = f'<path class="frame" d="M0 0h{width}v{len(shades) // width}h-{width}z"/>'
-    return f'<g transform="translate({left:.1f} {top:.1f}) scale({size:.3f})">{frame}{drawn}</g>'
+    return f'<g transform="translate({left:.1f} {top:.1f}) scale({size:.3f})">{frame}{shapes}</g>'
 
 
 def strips(block: blocks.Strips) -> str:
@@ -319,31 +308,32 @@ def strips(block: blocks.Strips) -> str:
     longest = max((len(row) for row in block.states), default=1)
     left, row = 8 + LETTER * min(18, max(len(str(label)) for label in block.labels)), 18
     width = (WIDTH - left - RIGHT) / max(longest, 1)
-    drawn = []
+    parts = []
     for i, (label, states) in enumerate(zip(block.labels, block.states, strict=True)):
-        drawn.append(
+        parts.append(
             f'<text class="tick" x="{left - 6:.0f}" y="{row * i + 13}" text-anchor="end">'
             f"{escape(shorten(label, 18))}</text>"
         )
         for start, length, state in stretches(states):
             if state >= 0:
-                drawn.append(
+                parts.append(
                     f'<rect class="hue-{state % NUM_HUES}" x="{left + width * start:.1f}" '
                     f'y="{row * i + 3}" '
                     f'width="{width * length:.2f}" height="{row - 5}"><title>state {state}, steps '
                     f"{start} to "
                     f"{start + length - 1}</title></rect>"
                 )
-    whole = row * len(block.labels) + 6
+    total = row * len(block.labels) + 6
     states = blocks.make_legend(state for states in block.states for state in states if state >= 0)
-    named, height = legend(states, left, whole)
-    return plain_chart(block.title, whole + height, [*drawn, named])
+    legend_text, height = legend(states, left, total)
+    return plain_chart(block.title, total + height, [*parts, legend_text])
 
 
 def curves(block: blocks.Curves) -> str:
     """Two panels in a row, each with its own vertical axis."""
-    wide, high = (WIDTH - RIGHT) / 2, PANEL + 44
-    drawn = []
+    wide = (WIDTH - RIGHT) / 2
+    high = PANEL + 44
+    panels = []
     for i, (name, *parts) in enumerate(
         zip(block.names, block.values, block.lowest, block.highest, strict=True)
     ):
@@ -362,51 +352,53 @@ def curves(block: blocks.Curves) -> str:
             f'y2="{y(mark):.1f}"/>'
             for mark in y.ticks
         )
-        value, lower, upper = (_places(x, y, block.x, part) for part in parts)
-        band = (
-            f'<path class="band band-0" d="M{"L".join([*upper, *reversed(lower)])}Z"/>'
-            if len(upper) > 1
-            else ""
-        )
+        value, lower, upper = (_pixels(x, y, block.x, part) for part in parts)
+        band = _band(upper, lower)
         curve = f'<path class="curve curve-0" d="M{"L".join(value)}"/>' if value else ""
-        said = f'<text class="tick" x="{left}" y="{top + 10}">{escape(shorten(name, 28))}</text>'
-        drawn.append(f"{said}{grid}{ends}{band}{curve}")
-    whole = high * -(-len(block.names) // 2)
+        name_text = (
+            f'<text class="tick" x="{left}" y="{top + 10}">{escape(shorten(name, 28))}</text>'
+        )
+        panels.append(f"{name_text}{grid}{ends}{band}{curve}")
+    total = high * -(-len(block.names) // 2)
     label = (
-        f'<text class="axis" x="{WIDTH / 2:.0f}" y="{whole + 8}" '
+        f'<text class="axis" x="{WIDTH / 2:.0f}" y="{total + 8}" '
         f'text-anchor="middle">{escape(block.x_label)}</text>'
     )
-    return plain_chart(block.title, whole + 14, [*drawn, label])
+    return plain_chart(block.title, total + 14, [*panels, label])
 
 
 def arcs(block: blocks.Arcs) -> str:
-    """Names below one another, and an arc for each edge, the wider the more it weighs."""
+    """Names below one another, and an arc for each edge, wider for larger weights."""
     row, left = 19, 12 + LETTER * min(28, max((len(name) for name in block.names), default=1))
-    most = max((weight for *_, weight in block.edges), default=1.0) or 1.0
+    heaviest = max((weight for *_, weight in block.edges), default=1.0) or 1.0
     place = lambda i: row * i + 11
-    drawn = [
+    parts = [
         f'<text class="tick" x="{left - 10:.0f}" y="{place(i) + 4}" text-anchor="end">'
         f"{escape(shorten(name, 28))}</text>"
         f'<circle class="mark mark-0" cx="{left:.0f}" cy="{place(i)}" r="3"/>'
         for i, name in enumerate(block.names)
     ]
     furthest = max([1, *(abs(i - j) for i, j, _ in block.edges)])
-    each = min(16.0, (WIDTH - RIGHT - left) / furthest)
+    unit_reach = min(16.0, (WIDTH - RIGHT - left) / furthest)
     for i, j, weight in block.edges:
-        reach = each * abs(i - j) * 4 / 3  # a cubic curve goes three quarters of the way
-        drawn.append(
+        reach = unit_reach * abs(i - j) * 4 / 3  # a cubic curve goes three quarters of the way
+        parts.append(
             '<path class="curve curve-0" stroke-opacity="0.5" '
-            f'style="stroke-width:{0.6 + 4 * weight / most:.1f}" '
+            f'style="stroke-width:{0.6 + 4 * weight / heaviest:.1f}" '
             f'd="M{left:.0f},{place(i)}C{left + reach:.0f},{place(i)} '
             f"{left + reach:.0f},{place(j)} "
             f'{left:.0f},{place(j)}"><title>{escape(block.names[i])}, {escape(block.names[j])}: '
             f"{number_text(float(weight))}</title></path>"
         )
-    return plain_chart(block.title, row * len(block.names) + 6, drawn)
+    return plain_chart(block.title, row * len(block.names) + 6, parts)
 
 
-PANEL, STRIP, GAP = 84, 30, 8
-"""Heights of a column's curve and of the strip of probabilities, and the gap between them."""
+PANEL = 84
+"""Height of a column's curve."""
+STRIP = 30
+"""Height of the strip of probabilities."""
+GAP = 8
+"""Gap between curves."""
 
 
 def course(block: blocks.Course) -> str:
@@ -414,26 +406,26 @@ def course(block: blocks.Course) -> str:
     probability of each state at each step, as heights of its colour that add up to one."""
     edges = blocks.step_edges(block)
     x = axis([edges[0], edges[-1]], LEFT, WIDTH - RIGHT, margin=0.0)
-    drawn = [_panel(block, d, x, (PANEL + GAP) * d) for d in range(len(block.columns))]
+    parts = [_panel(block, d, x, (PANEL + GAP) * d) for d in range(len(block.columns))]
     top = (PANEL + GAP) * len(block.columns)
-    drawn.append(f'<text class="tick" x="{LEFT - 8}" y="{top + 19}" text-anchor="end">state</text>')
-    drawn.append(_probabilities(block, x, top))
-    drawn += [tick(x(mark), top + STRIP + 16, "middle", mark, x.step) for mark in x.ticks]
-    drawn.append(
+    parts.append(f'<text class="tick" x="{LEFT - 8}" y="{top + 19}" text-anchor="end">state</text>')
+    parts.append(_probabilities(block, x, top))
+    parts += [tick(x(mark), top + STRIP + 16, "middle", mark, x.step) for mark in x.ticks]
+    parts.append(
         f'<text class="axis" x="{WIDTH / 2:.0f}" y="{top + STRIP + 32}" text-anchor="middle">'
         f"{escape(block.x_label)}</text>"
     )
-    named, height = legend(
+    legend_text, height = legend(
         blocks.make_legend(range(len(block.probabilities))), LEFT, top + STRIP + 42
     )
-    return plain_chart(block.title, top + STRIP + 42 + height, [*drawn, named])
+    return plain_chart(block.title, top + STRIP + 42 + height, [*parts, legend_text])
 
 
 def _panel(block: blocks.Course, d: int, x: Axis, top: float) -> str:
     """One column over the colours of the path."""
     y = axis([v for v in block.values[d] if are_numbers(v)], top + PANEL, top, margin=0.08)
     edges = blocks.step_edges(block)
-    behind = "".join(
+    background = "".join(
         f'<rect class="hue-{state % NUM_HUES} behind" x="{x(edges[start]):.1f}" y="{top}" '
         f'height="{PANEL}" width="{x(edges[start + length]) - x(edges[start]):.2f}"/>'
         for start, length, state in stretches(block.states)
@@ -452,24 +444,23 @@ def _panel(block: blocks.Course, d: int, x: Axis, top: float) -> str:
         f'<text class="tick" x="{LEFT + 4}" '
         f'y="{top + 12}">{escape(shorten(block.columns[d]))}</text>'
     )
-    return f'{behind}{ends}<path class="course" d="M{"L".join(places)}"/>{name}'
+    return f'{background}{ends}<path class="course" d="M{"L".join(places)}"/>{name}'
 
 
 def _probabilities(block: blocks.Course, x: Axis, top: float) -> str:
-    """A band for each state, whose height at a step is the probability of the state."""
-    probabilities = np.array(
-        [[v if are_numbers(v) else 0.0 for v in row] for row in block.probabilities], float
-    )
+    """A band for each state; its height at a step is the probability of the state."""
+    to_number = lambda value: value if are_numbers(value) else 0.0
+    probabilities = np.array([[*map(to_number, row)] for row in block.probabilities], float)
     edges = blocks.step_edges(block)
     outline = lambda level: _steps(x, edges, top, level)
-    below = np.clip(
+    levels = np.clip(
         np.vstack([np.zeros(len(block.states)), np.cumsum(probabilities, axis=0)]), 0.0, 1.0
     )
     return "".join(
         f'<path class="hue-{k % NUM_HUES} part" '
         f'd="M{"L".join([*outline(high), *outline(low)[::-1]])}Z">'
         f"<title>state {k}</title></path>"
-        for k, (low, high) in enumerate(itertools.pairwise(below))
+        for k, (low, high) in enumerate(itertools.pairwise(levels))
         if len(block.states)
     )
 

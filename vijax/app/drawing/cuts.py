@@ -1,5 +1,4 @@
-"""The part of a long block that is drawn. The rest is never left out in silence: the note says how
-much of it is, and its file in tables/ has all."""
+"""The part of a long block that is drawn; the note says how much, and a file in tables/ has all."""
 
 from __future__ import annotations
 
@@ -9,13 +8,13 @@ from typing import Any
 from vijax.app.drawing import blocks
 
 MOST_BARS = 100
-"""Rows of intervals that are drawn."""
+"""Number of rows of intervals that are drawn."""
 MOST_ROWS = 2000
-"""Rows of a table on a page."""
+"""Number of rows of a table on a page."""
 
 
 def part_to_draw(block: blocks.Block) -> blocks.Block:
-    """A block as it is drawn: of a long one the first rows, which its note says.
+    """A block as it is drawn: a long one has its first rows, and a note.
 
     >>> block = blocks.Intervals("Slopes", ["a"] * 150, [0.0] * 150, [1.0] * 150, "Bars.")
     >>> part = part_to_draw(block)
@@ -34,25 +33,22 @@ def part_to_draw(block: blocks.Block) -> blocks.Block:
 
 
 def cut_note(block: Any, shown: int, number: int, how: str) -> str:
-    """The note of a block, and what is left out of it."""
-    said = (
+    """The note of a block, with a remark on what is left out."""
+    remark = (
         f"The first {shown:,} of {number:,} {how}; the CSV file "
         f"(tables/{blocks.file_name(block)}.csv) has all."
     )
-    return f"{block.note} {said}".strip()
+    return f"{block.note} {remark}".strip()
 
 
-def first_note(note: str, shown: int, names: Sequence[Any], what: str, where: str) -> str:
-    """A note, and where more than these were left out, what has them.
+def first_note(note: str, shown: int, names: Sequence[Any], unit: str, place: str) -> str:
+    """A note, with a remark on what is left out, if anything is.
 
     >>> first_note("Viterbi.", 12, range(60), "sequences", "transformed.csv")
     'Viterbi. The first 12 of 60 sequences; transformed.csv has all.'
     >>> first_note("Viterbi.", 12, range(3), "sequences", "transformed.csv")
     'Viterbi.'
     """
-    left = (
-        f" The first {shown:,} of {len(names):,} {what}; {where} has all."
-        if len(names) > shown
-        else ""
-    )
-    return f"{note}{left}"
+    if len(names) <= shown:
+        return note
+    return f"{note} The first {shown:,} of {len(names):,} {unit}; {place} has all."

@@ -1,8 +1,9 @@
-"""Digits of the numbers of a page: beside a standard deviation they show two digits of it, in a
-chart its range.
+"""Digits of the numbers of a page: two digits of their standard deviation, or of the range of a
+chart.
 
-Six digits of 2,020,000.4 are no more than 2,020,000. A table of means and intervals would print one
-number three times, and a curve would be a staircase."""
+Six digits of 2,020,000.4 are only 2,020,000. A table of means and intervals would print one number
+three times, and a curve would be a staircase.
+"""
 
 from __future__ import annotations
 
@@ -16,31 +17,29 @@ import numpy as np
 from vijax.numerals import count_digits
 
 KEPT = 6
-"""Digits of a number in files, at least."""
+"""Least number of digits of a number in files."""
 KEPT_OF_SPREAD = 4
-"""Digits of its spread that they show."""
+"""Number of digits of its spread that a number shows in files."""
 SPREAD = re.compile(r"^(sd|deviation|standard deviation|error)$|^deviation of |deviation$")
-"""Columns of standard deviations, of what stands in the same row."""
+"""Columns of standard deviations of numbers in the same row."""
 RATIO = re.compile(r"ratio|% of it$")
-"""Columns of exp(b) where the deviation is that of b: theirs is in proportion."""
+"""Columns of exp(b) beside the deviation of b: their deviation is in proportion."""
 
 
 def row_spreads(header: Sequence[str], row: Sequence[Any]) -> list[float]:
-    """For each cell of a row the spread that its digits follow; 0 where none is known.
+    """For each cell of a row the spread that decides its digits; 0 if unknown.
 
     >>> row_spreads(["", "mean", "sd", "5 %"], ["a", 2_020_000.0, 0.1, 2_019_999.9])
     [0.0, 0.1, 0.1, 0.1]
     >>> row_spreads(["", "mean"], ["a", 2_020_000.0])
     [0.0, 0.0]
     """
-    places = [
-        i
-        for i, name in enumerate(header)
-        if SPREAD.search(name) and is_number(row[i]) and row[i] > 0
-    ]
-    if not places:
+    pairs = zip(header, row, strict=False)
+    deviations = [cell for name, cell in pairs if SPREAD.search(name) and is_number(cell)]
+    positive = [float(deviation) for deviation in deviations if deviation > 0]
+    if not positive:
         return [0.0] * len(row)
-    spread = min(float(row[i]) for i in places)
+    spread = min(positive)
     return [_cell_spread(name, cell, spread) for name, cell in zip(header, row, strict=True)]
 
 
@@ -55,12 +54,12 @@ def value_range(values: Any) -> float:
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":
         finite = values[np.isfinite(values)]
         return float(np.ptp(finite)) if finite.size else 0.0
-    known = [x for x in _leaves(values) if is_number(x)]
-    return float(max(known) - min(known)) if known else 0.0
+    numbers = [x for x in _leaves(values) if is_number(x)]
+    return float(max(numbers) - min(numbers)) if numbers else 0.0
 
 
 def round_to_spread(value: float, spread: float) -> float:
-    """A number as files have it: six digits, or more where its spread needs them.
+    """A number as in files: six digits, or more if its spread needs them.
 
     >>> round_to_spread(0.12345678, 0.0), round_to_spread(2_020_000.123456, 0.1)
     (0.123457, 2020000.1235)

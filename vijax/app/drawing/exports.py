@@ -16,68 +16,66 @@ from vijax.terminal import printable
 from vijax.topics.summary import Topic, topics_text
 
 Part = tuple[str, Sequence[Any], Iterable[Sequence[Any]]]
-"""The addition to a block's name for the name of a file, a header, and rows."""
+"""The ending of a file's name after the block's, a header, and rows."""
 
 
-def tables(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, str]]:
-    """Names of files and their text: numbers as in result.json, six digits or more. Blocks of one
-    title are numbered.
+def tables(page_blocks: Iterable[blocks.Block]) -> Iterator[tuple[str, str]]:
+    """File names and their text, with numbers as in result.json, of six digits or more. Blocks of
+    one title are numbered.
 
     >>> [(name, text)] = tables([blocks.Table("The coin", ["", "heads"], [["penny", 0.5]])])
     >>> name, text.splitlines()
     ('the_coin', [',heads', 'penny,0.5'])
     """
-    taken: set[str] = set()
-    for block in shown:
+    names_used: set[str] = set()
+    for block in page_blocks:
         for ending, header, rows in PARTS[type(block).__name__](block):
             name = "topics" if isinstance(block, blocks.Topics) else blocks.file_name(block)
-            yield free_name(name + ending, taken), csv_text(header, rows)
+            yield free_name(name + ending, names_used), csv_text(header, rows)
 
 
 def csv_text(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
-    """A header and rows as CSV; missing values are empty, and text that a spreadsheet would run is
+    """A header and rows as CSV; missing values are empty, and formulas of spreadsheets are
     quoted."""
     return "".join(",".join(map(_cell, row)) + "\n" for row in itertools.chain([header], rows))
 
 
 def _cell(cell: Any) -> str:
-    if cell is None or (
-        isinstance(cell, float | np.floating) and not np.isfinite(cell)
-    ):  # as JSON has it too
+    if cell is None:
         return ""
-    return csv_cell(
-        str(cell) if isinstance(cell, int | float | np.number) else guard_formula(str(cell))
-    )
+    if isinstance(cell, float | np.floating) and not np.isfinite(cell):
+        return ""  # as in JSON
+    if isinstance(cell, int | float | np.number):
+        return csv_cell(str(cell))
+    return csv_cell(guard_formula(str(cell)))
 
 
 def csv_cell(text: str) -> str:
-    """A cell as CSV has it: in quotes where it must be."""
+    """A cell of CSV, in quotes if needed."""
     return text if APART.isdisjoint(text) else '"' + text.replace('"', '""') + '"'
 
 
 APART = frozenset('",\r\n')
-"""Cells of these are put in quotes. Python's csv leaves a carriage return as it is, where lines end
-in a line feed."""
+"""Cells with these letters are put in quotes. Python's csv does not quote a carriage return if
+lines end in a line feed."""
 
 
 def topic_words(topics: Iterable[Topic], num_words: int | None = None) -> Iterator[tuple[Any, ...]]:
     """A row for each word: number, name and share of the topic, the word and its probability."""
     for topic in topics:
         words = zip(topic.words[:num_words], topic.probabilities, strict=False)
-        yield from (
-            (topic.number, topic.name, topic.share, word, probability)
-            for word, probability in words
-        )
+        for word, probability in words:
+            yield topic.number, topic.name, topic.share, word, probability
 
 
 TOPIC_WORDS_HEADER = ("topic", "name", "share", "word", "probability")
 
 
-def free_name(name: str, taken: set[str]) -> str:
-    """The name, with a number where it is taken already; it is taken from then on."""
+def free_name(name: str, names_used: set[str]) -> str:
+    """The name, with a number if it is used already; it is then added to `names_used`."""
     candidates = itertools.chain([name], (f"{name}_{n}" for n in itertools.count(2)))
-    free = next(candidate for candidate in candidates if candidate not in taken)
-    taken.add(free)
+    free = next(candidate for candidate in candidates if candidate not in names_used)
+    names_used.add(free)
     return free
 
 
@@ -101,18 +99,20 @@ def _scatter(block: blocks.Scatter) -> Iterator[Part]:
         zip(block.x, block.y, block.classes, strict=True),
     )
     if block.outlines:
-        points = (
-            (number, k, *point)
-            for number, (k, x, y) in enumerate(block.outlines)
-            for point in zip(x, y, strict=True)
-        )
+        points = []
+        for number, (k, x, y) in enumerate(block.outlines):
+            points += [(number, k, *point) for point in zip(x, y, strict=True)]
         yield "_outlines", ["outline", "class", block.x_label, block.y_label], points
 
 
 def _curves(block: blocks.Curves) -> Iterator[Part]:
     """A row for each place of each panel."""
     panels = zip(block.names, block.values, block.lowest, block.highest, strict=True)
-    rows = ((name, *row) for name, *each in panels for row in zip(block.x, *each, strict=True))
+    rows = (
+        (name, *row)
+        for name, *panel_rows in panels
+        for row in zip(block.x, *panel_rows, strict=True)
+    )
     yield "", ["curve", block.x_label, "value", "low", "high"], rows
 
 
@@ -125,7 +125,7 @@ def _arcs(block: blocks.Arcs) -> Iterator[Part]:
 
 
 def _strips(block: blocks.Strips) -> Iterator[Part]:
-    """A row for each step; steps beyond the end of a sequence are left out."""
+    """A row for each step; steps after the end of a sequence are left out."""
     strips = zip(block.labels, block.states, strict=True)
     rows = ((label, step, k) for label, states in strips for step, k in enumerate(states) if k >= 0)
     yield "", ["sequence", "step", "state"], rows
@@ -149,9 +149,11 @@ def _course(block: blocks.Course) -> Iterator[Part]:
 
 def _images(block: blocks.Images) -> Iterator[Part]:
     """A row for each image, its pixels from the top left, row by row."""
-    named = zip(block.labels, block.images, strict=True)
+    labelled_rows = zip(block.labels, block.images, strict=True)
     rows = (
-        (label, place, *pixels) for label, images in named for place, pixels in enumerate(images)
+        (label, place, *pixels)
+        for label, images in labelled_rows
+        for place, pixels in enumerate(images)
     )
     pixels = [f"pixel_{i}_{j}" for i in range(block.height) for j in range(block.width)]
     yield "", ["row", "place", *pixels], rows
@@ -159,8 +161,8 @@ def _images(block: blocks.Images) -> Iterator[Part]:
 
 def _topics(block: blocks.Topics) -> Iterator[Part]:
     yield "", TOPIC_WORDS_HEADER, topic_words(block.topics)
-    listed = ((t.number, t.name, t.share, t.coherence, " ".join(t.words)) for t in block.topics)
-    yield "_list", ["topic", "name", "share", "coherence_npmi", "words"], listed
+    list_rows = ((t.number, t.name, t.share, t.coherence, " ".join(t.words)) for t in block.topics)
+    yield "_list", ["topic", "name", "share", "coherence_npmi", "words"], list_rows
     numbers = range(len(block.topics))
     yield (
         "_distances",
@@ -193,12 +195,12 @@ PARTS: dict[str, Callable[[Any], Iterable[Part]]] = {
 
 # --- text that a spreadsheet would run ------------------------------------------------------------
 FORMULA = re.compile(r"^'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
-"""The beginnings of formulas; some spreadsheets take the wide signs too."""
+"""The beginnings of formulas; some spreadsheets accept the wide signs too."""
 NUMBER = re.compile(r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
 
 
 def guard_formula(text: str) -> str:
-    """A cell with a single quote in front, if a spreadsheet would run it.
+    """A cell, with a single quote in front if a spreadsheet would run it.
 
     >>> [guard_formula(text) for text in ("=1+1", "-x", "-1.5", "+1e-5", "x=1", "'=1")]
     ["'=1+1", "'-x", '-1.5', '+1e-5', 'x=1', "''=1"]
@@ -207,7 +209,7 @@ def guard_formula(text: str) -> str:
 
 
 def unguard_formula(text: str) -> str:
-    """The text that `guard_formula` was given.
+    """The text that was given to `guard_formula`.
 
     >>> [unguard_formula(guard_formula(text)) for text in ("=1+1", "'=1", "'x", "-1.5")]
     ['=1+1', "'=1", "'x", '-1.5']
@@ -220,7 +222,7 @@ Format = Literal["text", "csv", "json", "md"]
 
 
 def format_topics(topics: Sequence[Topic], format: Format, num_words: int) -> str:
-    """The topics, the first `num_words` of each, without a line end.
+    """The topics with the first `num_words` words of each, without a line end.
 
     >>> topics = [Topic(3, 0.25, ("sun", "sea"), (0.5, 0.25), (0.0, 0.0))]
     >>> print(format_topics(topics, "csv", 2))
@@ -255,10 +257,10 @@ def _json(topics: Sequence[Topic], num_words: int) -> str:
 
 
 def _md(topics: Sequence[Topic], num_words: int) -> str:
-    escaped = lambda word: re.sub(r"([\\`*_{}\[\]<>()#+\-.!|])", r"\\\1", word)
-    name = lambda topic: f"{escaped(topic.name)}: " if topic.name else ""
+    escape = lambda word: re.sub(r"([\\`*_{}\[\]<>()#+\-.!|])", r"\\\1", word)
+    name = lambda topic: f"{escape(topic.name)}: " if topic.name else ""
     words = lambda topic: (
-        name(topic) + ", ".join(f"{escaped(w)} {p:.3f}" for w, p in _words(topic, num_words))
+        name(topic) + ", ".join(f"{escape(w)} {p:.3f}" for w, p in _words(topic, num_words))
     )
     rows = [f"| {topic.number} | {100 * topic.share:.1f} % | {words(topic)} |" for topic in topics]
     return printable("\n".join(["| topic | share | words |", "|---:|---:|---|", *rows]))

@@ -31,16 +31,16 @@ HUES = (
 )
 
 
-def pictures(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]]:
-    """Names of files and figures of the blocks that are drawn. Blocks of one title are numbered."""
-    taken = {"curves"}
-    for name, figure in _block_figures(shown):
-        yield free_name(name, taken), figure
+def pictures(page_blocks: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]]:
+    """File names and figures of the blocks that are drawn; blocks of one title are numbered."""
+    names_used = {"curves"}
+    for name, figure in _block_figures(page_blocks):
+        yield free_name(name, names_used), figure
 
 
-def _block_figures(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]]:
-    """The titles of the blocks that are drawn, as names of files, and their figures."""
-    for block in shown:
+def _block_figures(page_blocks: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]]:
+    """The titles of the blocks that are drawn, as file names, and their figures."""
+    for block in page_blocks:
         if isinstance(block, blocks.Topics):
             topics = [topic for topic in block.topics if topic.words]
             yield "topics", plots.topic_words(topics)
@@ -52,24 +52,23 @@ def _block_figures(shown: Iterable[blocks.Block]) -> Iterator[tuple[str, Figure]
 
 
 def _with_part_title(block: Any) -> Any:
-    """A block as it is drawn; its title says where that is a part."""
+    """A block as it is drawn; its title says if that is a part."""
     part: Any = part_to_draw(block)
     if part is block or not isinstance(block, blocks.Intervals):
         return part
-    return part._replace(
-        title=f"{block.title} (the first {len(part.labels)} of {len(block.labels)})"
-    )
+    title = f"{block.title} (the first {len(part.labels)} of {len(block.labels)})"
+    return part._replace(title=title)
 
 
 def _plain(block: Any) -> Any:
-    """A block whose texts Matplotlib draws as they are: its title and axes, and lists of labels,
-    which are shorter."""
+    """A block whose texts Matplotlib draws unchanged: title, axes, and shortened labels."""
 
     def read(value: Any) -> Any:
         if isinstance(value, str):
             return plots.plain(value)
-        labels = isinstance(value, list | tuple) and any(isinstance(item, str) for item in value)
-        return [plots.plain(str(item), 24) for item in value] if labels else value
+        if isinstance(value, list | tuple) and any(isinstance(item, str) for item in value):
+            return [plots.plain(str(item), 24) for item in value]
+        return value
 
     return type(block)(*map(read, block))
 
@@ -109,10 +108,10 @@ def scatter(block: blocks.Scatter) -> Figure:
     for k, x, y in block.outlines:
         ax.plot(_array(x), _array(y), color=HUES[int(k) % len(HUES)], linewidth=1.6)
     ax.set(xlabel=block.x_label, ylabel=block.y_label)
-    named = blocks.scatter_legend(block)
-    for k, name in named.items():
+    classes = blocks.scatter_legend(block)
+    for k, name in classes.items():
         ax.scatter([], [], c=HUES[k % len(HUES)], s=20, label=name)
-    if named:
+    if classes:
         ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, fontsize=8)
     return figure
 
@@ -138,26 +137,24 @@ def intervals(block: blocks.Intervals) -> Figure:
 def heat(block: blocks.Heat) -> Figure:
     """A cell for each entry."""
     values = blocks.heat_colours(block)
-    figure, ax = _axes(
-        min(12.0, max(4.0, 1.6 + 0.3 * values.shape[1])),
-        max(2.6, 1.2 + 0.26 * values.shape[0]),
-        block,
-    )
+    width = min(12.0, max(4.0, 1.6 + 0.3 * values.shape[1]))
+    height = max(2.6, 1.2 + 0.26 * values.shape[0])
+    figure, ax = _axes(width, height, block)
     signed = bool(np.nanmin(values, initial=0.0) < 0)
-    most = float(np.nanmax(np.abs(values), initial=1e-12))
+    largest = float(np.nanmax(np.abs(values), initial=1e-12))
     image = ax.imshow(
         values,
         cmap="RdBu" if signed else "Blues",
-        vmin=-most if signed else 0,
-        vmax=most,
+        vmin=-largest if signed else 0,
+        vmax=largest,
         aspect="auto",
     )
     ax.set_yticks(np.arange(len(block.rows)), block.rows, fontsize=8)
-    cell = (figure.get_figwidth() - 1.6) / values.shape[
-        1
-    ]  # inches; a character takes about 0.08 of one
-    every = math.ceil((0.08 * max(map(len, block.columns)) + 0.1) / cell)
-    ax.set_xticks(np.arange(0, values.shape[1], every), list(block.columns)[::every], fontsize=8)
+    cell = (figure.get_figwidth() - 1.6) / values.shape[1]  # inches; a character takes about 0.08
+    label_step = math.ceil((0.08 * max(map(len, block.columns)) + 0.1) / cell)
+    ax.set_xticks(
+        np.arange(0, values.shape[1], label_step), list(block.columns)[::label_step], fontsize=8
+    )
     ax.grid(False)
     figure.colorbar(image, ax=ax, shrink=0.8)
     return figure
@@ -186,13 +183,13 @@ def curves(block: blocks.Curves) -> Figure:
 
 
 def arcs(block: blocks.Arcs) -> Figure:
-    """Names below one another, and an arc for each edge, the wider the more it weighs."""
+    """Names below one another, and an arc for each edge, wider for larger weights."""
     figure, ax = _axes(6.0, 0.9 + 0.24 * len(block.names), block)
-    most = max((weight for *_, weight in block.edges), default=1.0) or 1.0
+    heaviest = max((weight for *_, weight in block.edges), default=1.0) or 1.0
     turn = np.linspace(0, np.pi, 40)
     for i, j, weight in block.edges:
         reach = 0.5 * abs(i - j)
-        width = 0.5 + 3.5 * weight / most
+        width = 0.5 + 3.5 * weight / heaviest
         ax.plot(
             reach * np.sin(turn),
             0.5 * (i + j) - reach * np.cos(turn),
@@ -215,9 +212,9 @@ def strips(block: blocks.Strips) -> Figure:
     longest = max(len(row) for row in block.states)
     states = np.array([[*row, *[-1] * (longest - len(row))] for row in block.states])
     figure, ax = _axes(7.0, 0.9 + 0.26 * len(states), block)
-    shown = np.ma.masked_less(states, 0) % len(HUES)
+    colours = np.ma.masked_less(states, 0) % len(HUES)
     ax.imshow(
-        shown,
+        colours,
         cmap=ListedColormap(HUES),
         vmin=0,
         vmax=len(HUES) - 1,
@@ -269,13 +266,11 @@ def images(block: blocks.Images) -> Figure:
         for j, image in enumerate(row):
             tile = _array(image).reshape(block.height, block.width)
             sheet[high * i : high * i + block.height, wide * j : wide * j + block.width] = tile
-    figure, ax = _axes(
-        max(4.0, 0.6 * across + 1.4),
-        max(1.2, 0.7 * len(block.labels) * block.height / block.width + 0.6),
-        block,
-    )
-    low, most = blocks.pixel_range(block)
-    ax.imshow(sheet, cmap="Greys", vmin=low, vmax=most, interpolation="nearest")
+    width = max(4.0, 0.6 * across + 1.4)
+    height = max(1.2, 0.7 * len(block.labels) * block.height / block.width + 0.6)
+    figure, ax = _axes(width, height, block)
+    low_value, high_value = blocks.pixel_range(block)
+    ax.imshow(sheet, cmap="Greys", vmin=low_value, vmax=high_value, interpolation="nearest")
     ax.set_yticks(high * np.arange(len(block.labels)) + block.height / 2, block.labels, fontsize=8)
     ax.set_xticks([])
     ax.grid(False)

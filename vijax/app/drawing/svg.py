@@ -1,5 +1,4 @@
-"""Charts as inline SVG, drawn by hand: no library, no script; the page's style sheet colours them,
-also in the dark."""
+"""Charts as inline SVG, without a library or script; the page's style sheet colours them."""
 
 from __future__ import annotations
 
@@ -14,16 +13,24 @@ from vijax.app.drawing import blocks
 from vijax.evaluate.metrics import widen_axis
 from vijax.numerals import format_number
 
-WIDTH, HEIGHT = 460, 260
-LEFT, RIGHT, TOP, BOTTOM = 66, 14, 14, 40
+WIDTH = 460
+HEIGHT = 260
+LEFT = 66
+RIGHT = 14
+TOP = 14
+BOTTOM = 40
 ROOM = LEFT - 12
 """Pixels for a number to the left of a chart."""
-KEPT, SHOWN = 6, 3
-"""Digits of a mark at least: alone, and where its step says how many it needs."""
+KEPT = 6
+"""Least number of digits of a mark without a step."""
+SHOWN = 3
+"""Least number of digits of a mark whose step tells how many it needs."""
 NUM_HUES = blocks.MOST_COLOURS
-"""Number of colours of classes; further classes take the first colours again; see report.css."""
-LINE, LETTER = 16, 6.8
-"""The line height of a legend, and the width of a letter in a wide font."""
+"""Number of colours of classes; further classes reuse the first colours; see report.css."""
+LINE = 16
+"""Line height of a legend."""
+LETTER = 6.8
+"""Width of a letter in a wide font."""
 
 
 class Axis(NamedTuple):
@@ -41,17 +48,16 @@ class Axis(NamedTuple):
 
     @property
     def step(self) -> float:
-        """The distance of two marks."""
+        """The distance between two marks."""
         return self.ticks[1] - self.ticks[0] if len(self.ticks) > 1 else self.high - self.low
 
     def inside(self, value: float) -> float:
-        """The same of the nearest value on the axis."""
+        """The pixel of the nearest value on the axis."""
         return self(min(max(value, self.low), self.high))
 
 
 def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """About `count` round numbers within [low, high], and no fewer than two around it if it is a
-    single point.
+    """About `count` round numbers within [low, high]; at least two around a single point.
 
     >>> nice_ticks(-8.13, -7.72)
     [-8.1, -8.0, -7.9, -7.8]
@@ -66,51 +72,51 @@ def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def chart(
-    drawn: str,
+    drawing: str,
     x: Axis,
     y: Axis,
     x_label: str,
     y_label: str,
     classes: Mapping[int, str] | None = None,
 ) -> str:
-    """A drawing over a grid and above the name of its horizontal axis, with the colours of the
-    classes below."""
-    named, height = legend(classes or {}, LEFT, HEIGHT + 2)
+    """A drawing over a grid, with the name of its horizontal axis and the colours of classes
+    below."""
+    legend_text, height = legend(classes or {}, LEFT, HEIGHT + 2)
     return (
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT + height}" role="img" '
         f'aria-label="{escape(y_label)} by '
-        f'{escape(x_label)}">{grid(x, y)}{drawn}'
+        f'{escape(x_label)}">{grid(x, y)}{drawing}'
         f'<text class="axis" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 6}" '
         'text-anchor="middle">'
-        f"{escape(x_label)}</text>{named}</svg>"
+        f"{escape(x_label)}</text>{legend_text}</svg>"
     )
 
 
 def legend(classes: Mapping[int, str], left: float, top: float) -> tuple[str, int]:
-    """The colours of the classes, in lines as long as there is room; and the height of these lines.
+    """The colours of the classes, in lines that fit the chart; and the height of these lines.
 
     >>> legend({}, 0.0, 0.0)
     ('', 0)
     """
-    drawn, x, line = [], left, 0
+    parts, x, line = [], left, 0
     for k, name in classes.items():
         text = shorten(name, 24)
         wide = 20 + LETTER * len(text) + 8
         if x > left and x + wide > WIDTH - RIGHT:
             x, line = left, line + 1
         y = top + LINE * line
-        drawn.append(
+        parts.append(
             f'<rect class="hue-{k % NUM_HUES}" x="{x:.1f}" y="{y:.1f}" width="10" height="10"/>'
             f'<text class="tick" x="{x + 14:.1f}" y="{y + 9:.1f}">{escape(text)}</text>'
         )
         x += wide
-    return "".join(drawn), LINE * (line + 1) if classes else 0
+    return "".join(parts), LINE * (line + 1) if classes else 0
 
 
 def axis(
     values: Sequence[float | None], start: float, end: float, margin: float, *least: float
 ) -> Axis:
-    """An axis that shows finite values, with a margin as a share of their range, and more than
+    """An axis for finite values, with a margin as a share of their range; the range is at least
     their rounding (`vijax.evaluate.metrics.widen_axis`)."""
     finite = [v for v in values if v is not None and math.isfinite(v)] or [0.0, 1.0]
     low, high = widen_axis(min(finite), max(finite), *least)
@@ -132,8 +138,8 @@ def grid(x: Axis, y: Axis) -> str:
 
 
 def tick(x: float, y: float, anchor: str, value: float, step: float = 0.0) -> str:
-    """A number at a mark; one of more letters than there is room for to the left of a chart is
-    drawn narrower, for its minus would be cut off."""
+    """A number at a mark. A number too long for the space to the left of a chart is drawn narrower,
+    so that its minus is not cut off."""
     text = wide_minus(tick_text(value, step))
     is_wide = anchor == "end" and LETTER * len(text) > ROOM
     narrow = f' textLength="{ROOM}" lengthAdjust="spacingAndGlyphs"' if is_wide else ""
@@ -143,8 +149,8 @@ def tick(x: float, y: float, anchor: str, value: float, step: float = 0.0) -> st
 
 
 def tick_text(value: float, step: float = 0.0) -> str:
-    """A number beside an axis whose marks are a step apart: short, and not the same as at the next
-    mark. Thousands are set apart from 10,000 on: years are not.
+    """A number beside an axis whose marks are a step apart: short, but different from the next
+    mark. Thousands have commas from 10,000 on, so years have none.
 
     >>> [tick_text(value) for value in (-9_531_300.0, -953_130.0, 0.05, 2.5e9, 2010.0)]
     ['-9.5313M', '-953,130', '0.05', '2.5G', '2010']
@@ -158,7 +164,7 @@ def tick_text(value: float, step: float = 0.0) -> str:
 
 
 def wide_minus(text: str) -> str:
-    """The text of a number with a minus that is as wide as a digit."""
+    """The text of a number with a minus as wide as a digit."""
     return text.replace("-", "\u2212")
 
 
@@ -167,43 +173,42 @@ def escape(text: object) -> str:
     return html.escape(str(text), quote=True)
 
 
-def plain_chart(title: str, height: float, drawn: Sequence[str]) -> str:
-    """A chart without a frame, as high as it needs."""
+def plain_chart(title: str, height: float, parts: Sequence[str]) -> str:
+    """A chart without a frame, as high as needed."""
     name = escape(title)
     return (
         f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" '
-        f'aria-label="{name}">{"".join(drawn)}</svg>'
+        f'aria-label="{name}">{"".join(parts)}</svg>'
     )
 
 
 def shorten(label: object, most: int = 24) -> str:
-    """A label of at most this many letters."""
+    """A label of at most `most` letters."""
     text = str(label)
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def number_text(value: Any, spread: float = 0.0) -> str:
-    """A value for reading (`vijax.app.drawing.blocks.show_number`), with a minus that is as wide as a
-    digit."""
+    """A value for reading (`blocks.show_number`), with a minus as wide as a digit."""
     return value if isinstance(value, str) else wide_minus(blocks.show_number(value, spread))
 
 
 def are_numbers(*values: Any) -> bool:
-    """True where all values are numbers: JSON has None for those that are not finite."""
+    """True if all values are numbers: JSON has None for numbers that are not finite."""
     return all(value is not None and math.isfinite(value) for value in values)
 
 
 def stretches(states: Sequence[int] | np.ndarray) -> list[tuple[int, int, int]]:
-    """Stretches of one state: the start of each, its length, and the state.
+    """Runs of one state: the start of each, its length, and the state.
 
     >>> stretches([0, 0, 2])
     [(0, 2, 0), (2, 1, 2)]
     """
-    found: list[tuple[int, int, int]] = []
+    runs: list[tuple[int, int, int]] = []
     for t, state in enumerate(states):
-        if found and found[-1][2] == state:
-            start, length, _ = found[-1]
-            found[-1] = (start, length + 1, int(state))
+        if runs and runs[-1][2] == state:
+            start, length, _ = runs[-1]
+            runs[-1] = (start, length + 1, int(state))
         else:
-            found.append((t, 1, int(state)))
-    return found
+            runs.append((t, 1, int(state)))
+    return runs

@@ -1,5 +1,4 @@
-"""Views that several listings share: points in the plane, a histogram under a density,
-coefficients."""
+"""Views that several listings share: points in the plane, histograms, coefficients."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ MOST_POINTS = 1500
 
 
 class Plane:
-    """Two directions in which rows are shown: the columns themselves where there are two, else
+    """Two directions in which rows are shown: the columns themselves if there are two, else
     principal components."""
 
     labels: tuple[str, ...]
@@ -51,18 +50,18 @@ class Plane:
 
 
 def spread_rows(number: int, most: int = MOST_POINTS) -> np.ndarray:
-    """Rows to show: all of them, or `most` evenly spread."""
+    """Rows to show: all, or `most` evenly spread."""
     return np.unique(np.linspace(0, number - 1, min(number, most)).astype(int))
 
 
 def spread_rows_note(note: str, shown: int, number: int) -> str:
-    """A note, and how many of the rows are drawn where that is not all.
+    """A note, and the number of rows drawn if that is not all.
 
     >>> spread_rows_note("Rows by class.", 1500, 20_000), spread_rows_note("Rows by class.", 30, 30)
     ('Rows by class. Of 20,000 rows 1,500 are drawn, evenly spread.', 'Rows by class.')
     """
-    left = f" Of {number:,} rows {shown:,} are drawn, evenly spread." if shown < number else ""
-    return f"{note}{left}".strip()
+    remark = f" Of {number:,} rows {shown:,} are drawn, evenly spread." if shown < number else ""
+    return f"{note}{remark}".strip()
 
 
 def scatter(
@@ -80,7 +79,7 @@ def scatter(
     outlines = [
         (k, *plane.ellipse(np.asarray(mean), np.asarray(cov))) for k, mean, cov in gaussians
     ]
-    found = np.asarray(classes)[rows]
+    classes_shown = np.asarray(classes)[rows]
     note = spread_rows_note(note, len(rows), len(x))
     return Scatter(
         title,
@@ -88,7 +87,7 @@ def scatter(
         plane.labels[1],
         points[:, 0],
         points[:, 1],
-        found,
+        classes_shown,
         outlines,
         note,
         tuple(names),
@@ -112,8 +111,7 @@ RATIOS = {
     "negative_binomial": ("rate ratio", "the expected {} is multiplied by this"),
     "gamma_log": ("mean ratio", "the expected {} is multiplied by this"),
 }
-"""Likelihoods whose coefficients are read as exp b: the name of this, and its meaning for a
-target."""
+"""Likelihoods whose coefficients are read as exp b: the name of exp b, and its meaning."""
 SCALES = {
     "bernoulli_logit": "log odds of {}",
     "bernoulli_probit": "probit of {}",
@@ -121,18 +119,18 @@ SCALES = {
     "negative_binomial": "log of the expected {}",
     "gamma_log": "log of the expected {}",
 }
-"""The scale of the predictor of each likelihood, to which coefficients add, for a target."""
+"""The scale of the predictor of each likelihood, for a target; coefficients add to it."""
 
 
 def predictor_name(law: str, target: str | None, classes: tuple[str, str] | None) -> str:
-    """The sum that coefficients add to: the predictor of a target, of two classes that of the
-    second against the first.
+    """The name of the predictor, to which coefficients add; for two classes, of the second against
+    the first.
 
     >>> predictor_name("bernoulli_logit", "churn", ("No", "Yes")), predictor_name("gaussian", "height", None)
     ('log odds of Yes against No', 'height')
     """
-    of = str(target) if classes is None else f"{classes[1]} against {classes[0]}"
-    return SCALES.get(law, "{}").format(of)
+    subject = str(target) if classes is None else f"{classes[1]} against {classes[0]}"
+    return SCALES.get(law, "{}").format(subject)
 
 
 NORMAL = 1.959964
@@ -147,16 +145,26 @@ def coefficients(
     scales: Any,
     law: str = "",
     target: str = "",
-    of: str = "",
+    predictor: str = "",
 ) -> list[Block]:
-    """A picture of coefficients, and a table: intervals, ratios where the likelihood has such, and
-    the effect of one standard deviation of each column (`scales`; an intercept has none). `of` is
-    what they add to (see `predictor_name`)."""
+    """A picture and a table of coefficients: intervals, ratios for likelihoods that have them, and
+    the effect of one standard deviation of each column.
+
+    Args:
+      title: title of the picture.
+      names: names of the coefficients.
+      mean: means.
+      deviation: standard deviations.
+      scales: standard deviations of the columns; an intercept has none.
+      law: name of the likelihood.
+      target: name of the target.
+      predictor: what they add to, from `predictor_name`.
+    """
     mean, deviation = np.asarray(mean, float), np.asarray(deviation, float)
     low, high = mean - NORMAL * deviation, mean + NORMAL * deviation
     columns = {"mean": mean, "sd": deviation, "2.5 %": low, "97.5 %": high}
     columns["per sd of the column"] = np.append(scales, np.nan)[: len(mean)] * mean
-    notes = [f"On the {of}."] if of else []
+    notes = [f"On the {predictor}."] if predictor else []
     notes += [
         "Central 95 % of each coefficient; per sd: what one standard deviation of the column adds."
     ]
@@ -169,8 +177,7 @@ def coefficients(
             f"{ratio.capitalize()}: where the column grows by one, {meaning.format(target)}."
         )
     rows = [[name, *map(float, row)] for name, *row in zip(names, *columns.values(), strict=True)]
-    on = f"On the {of}. " if of else ""
-    picture = Intervals(
-        title, names, mean, deviation, f"{on}Bars reach two standard deviations.", 0
-    )
-    return [picture, Table(f"{title}, in numbers", [of, *columns], rows, " ".join(notes))]
+    scale_note = f"On the {predictor}. " if predictor else ""
+    note = f"{scale_note}Bars reach two standard deviations."
+    picture = Intervals(title, names, mean, deviation, note, 0)
+    return [picture, Table(f"{title}, in numbers", [predictor, *columns], rows, " ".join(notes))]

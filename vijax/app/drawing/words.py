@@ -1,6 +1,6 @@
-"""The words on the page of topics, and the words shown of each topic at any weight of relevance.
+"""The words on the page of topics, and the words shown of each topic for each weight of relevance.
 
-    relevance(w | k, lambda) = lambda log p(w | k) + (1 - lambda) log (p(w | k) / p(w))
+relevance(w | k, lambda) = lambda log p(w | k) + (1 - lambda) log (p(w | k) / p(w))
 
 Source: Sievert and Shirley 2014, equation 1.
 """
@@ -16,13 +16,14 @@ from jaxtyping import Float, Int
 from vijax.topics.summary import Topic
 
 MOST_SHOWN = 30
-"""Words of a topic that can be seen at once."""
+"""Most words of a topic that are shown at once."""
 GRID = np.linspace(0.0, 1.0, 21)
 """The stops of the slider."""
 MOST_WORDS = 20_000
-"""Words that can be searched, the most frequent."""
-MOST_USES, LEAST_USE = 6, 0.01
-"""Most topics that are kept of a word, of those that have a hundredth of its uses or more."""
+"""Number of words that can be searched, the most frequent."""
+MOST_USES = 6
+LEAST_USE = 0.01
+"""A word keeps its `MOST_USES` largest topics with at least this share of its uses."""
 
 
 class Leading(NamedTuple):
@@ -33,14 +34,14 @@ class Leading(NamedTuple):
 
 
 class Words(NamedTuple):
-    """The words that the page embeds.
+    """The words in the page.
 
     Attributes:
       names: the lexicon, most frequent first.
       log_overall: log p(w).
       leading: a `Leading` for each topic, in the order of their numbers.
       uses: for each word its topics and their shares of its uses, largest first.
-      left_out: number of words of the vocabulary that the lexicon lacks.
+      left_out: number of words of the vocabulary that are not in the lexicon.
     """
 
     names: tuple[str, ...]
@@ -56,8 +57,8 @@ def page_words(
     most: int = MOST_WORDS,
     shown: int = MOST_SHOWN,
 ) -> Words:
-    """The words for a page: the `most` frequent ones, and every word that is among the first
-    `shown` of a topic at some weight.
+    """The words for a page: the `most` frequent, and every word that is among the first `shown` of
+    a topic at some weight.
 
     >>> found = page_words(np.array([[6.0, 1.0, 1.0], [6.0, 0.5, 5.5]]), ["the", "sun", "sea"], shown=1)
     >>> found.names, [[found.names[i] for i in leading.places] for leading in found.leading]
@@ -71,10 +72,10 @@ def page_words(
     log_overall = np.log(totals / totals.sum())
     leading = [np.flatnonzero(row) for row in leads_somewhere(log_probs, log_overall, shown)]
     frequent = np.argsort(-totals, kind="stable")
-    kept = np.zeros(len(totals), bool)
-    kept[frequent[:most]] = True
-    kept[np.concatenate(leading)] = True
-    order = frequent[kept[frequent]]
+    is_kept = np.zeros(len(totals), bool)
+    is_kept[frequent[:most]] = True
+    is_kept[np.concatenate(leading)] = True
+    order = frequent[is_kept[frequent]]
     place = np.full(len(totals), -1)
     place[order] = np.arange(len(order))
     return Words(
@@ -89,19 +90,18 @@ def page_words(
 def leads_somewhere(
     log_probs: Float[np.ndarray, "K V"], log_overall: Float[np.ndarray, " V"], shown: int
 ) -> np.ndarray:
-    """True for words that are among the `shown` most relevant ones of a topic at some weight of the
-    grid, (K, V)."""
-    found = np.zeros(log_probs.shape, bool)
+    """True for words among the `shown` most relevant of a topic at some weight, (K, V)."""
+    is_leading = np.zeros(log_probs.shape, bool)
     shown = min(shown, log_probs.shape[1])
     for weight in GRID:
         relevance = log_probs - (1.0 - weight) * log_overall
         top = np.argpartition(-relevance, shown - 1, axis=1)[:, :shown]
-        np.put_along_axis(found, top, True, axis=1)
-    return found
+        np.put_along_axis(is_leading, top, True, axis=1)
+    return is_leading
 
 
 def _uses(shares: Float[np.ndarray, "K W"]) -> tuple[tuple[tuple[int, float], ...], ...]:
-    """The topics that have most of each word's uses."""
+    """The topics with the largest shares of each word's uses."""
     number = min(MOST_USES, len(shares))
     top = np.argsort(-shares, axis=0, kind="stable")[:number]
     best = np.take_along_axis(shares, top, axis=0)
@@ -113,8 +113,7 @@ def _uses(shares: Float[np.ndarray, "K W"]) -> tuple[tuple[tuple[int, float], ..
 
 
 def words_from_topics(topics: Sequence[Topic], shown: int = MOST_SHOWN) -> Words:
-    """The words of a folder that has the leading words of its topics, and no posterior: only
-    these."""
+    """The words for a page without a posterior: only the leading words of its topics."""
     names = list(dict.fromkeys(word for topic in topics for word in topic.words)) or [""]
     place = {name: i for i, name in enumerate(names)}
     weights = np.zeros((len(topics), len(names)))

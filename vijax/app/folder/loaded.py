@@ -268,8 +268,8 @@ class Run:
             if end["score_text"]:
                 score = f"; held-out score {end['score_text']}"
         return (
-            f"Run {self.folder}: {self.config.listing.title} ({self.config.model.name})\n  {progress}, "
-            f"{int(self.fit.state.step):,} steps by "
+            f"Run {self.folder}: {self.config.listing.title} ({self.config.model.name})\n  "
+            f"{progress}, {int(self.fit.state.step):,} steps by "
             f"{self.config.algorithm.name}{score}\n{version}  {kind}: {columns}\n  posterior: "
             f"{', '.join(self.seen.posterior)}"
         )

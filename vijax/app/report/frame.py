@@ -104,7 +104,7 @@ def _row(topic: Topic, words: Words) -> str:
     name = escape(f"{topic.number} {topic.name}".strip())
     return (
         f'<tr id="topic-{topic.number}" data-topic="{topic.number}"><td><a '
-        f'href="#topic-{topic.number}">{name}</a>'
-        f'</td><td class="number">{100 * topic.share:.1f} %</td><td class="number">{coherence}</td>'
-        f'<td class="leading">{escape(", ".join(relevant_words(topic, words)[:IN_TABLE]))}</td></tr>'
+        f'href="#topic-{topic.number}">{name}</a></td><td class="number">{100 * topic.share:.1f} '
+        f'%</td><td class="number">{coherence}</td><td '
+        f'class="leading">{escape(", ".join(relevant_words(topic, words)[:IN_TABLE]))}</td></tr>'
     )

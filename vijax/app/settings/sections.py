@@ -100,8 +100,8 @@ class DocumentData:
     token_pattern: str | None = argument_setting(
         TextSettings,
         "token_pattern",
-        suffix="; unset: words of three letters or more of any script, without HTML, web and e-mail "
-        "addresses",
+        suffix="; unset: words of three letters or more of any script, without HTML, web and "
+        "e-mail addresses",
     )
     language: str | None = argument_setting(
         TextSettings, "language", suffix="; unset: found by these"

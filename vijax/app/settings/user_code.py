@@ -79,8 +79,8 @@ def execute_file(path: str, sha256: str | None, setting: str) -> ModuleType:
     if sha256 != code.sha256:
         then, sum_now = sha256[:12] if sha256 else "not noted", code.sha256[:12]
         raise ConfigError(
-            f"{setting}: {path} has changed since the run began (sha256 {then} then, {sum_now} now), "
-            "and is not executed; put it back as it was, or start again: vijax fit"
+            f"{setting}: {path} has changed since the run began (sha256 {then} then, {sum_now} "
+            "now), and is not executed; put it back as it was, or start again: vijax fit"
         )
     if os.environ.get(ALLOW) != code.sha256 and not _list_entry(code.sha256).is_file():
         raise ConfigError(

@@ -62,8 +62,8 @@ def read_ratings(section: RatingData, source: Any = None) -> Corpus:
         # What training was read with stands before the remedy: a command without settings leaves
         # settings out of those.
         raise DataError(
-            f"{problem.rstrip()} The table of training was read with {settings}. {REMEDY}give a table "
-            "with the columns of that one."
+            f"{problem.rstrip()} The table of training was read with {settings}. {REMEDY}give a "
+            "table with the columns of that one."
         ) from error
 
 

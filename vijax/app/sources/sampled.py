@@ -159,6 +159,7 @@ def _check(config: Any, number: int) -> None:
     for obstacle, is_so in obstacles.items():
         if is_so:
             raise ConfigError(
-                f"{section.path}: {number:,} rows are more than data.sample={section.sample:,}, and so "
-                f"they are read by parts; but {obstacle}. To hold all of them, set data.sample={number}"
+                f"{section.path}: {number:,} rows are more than data.sample={section.sample:,}, "
+                f"and so they are read by parts; but {obstacle}. To hold all of them, set "
+                f"data.sample={number}"
             )

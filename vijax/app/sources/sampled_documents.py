@@ -110,6 +110,7 @@ def check_by_parts(config: Any, data: Data) -> None:
             total = number + (0 if data.test is None else data.test.num_documents)
             raise ConfigError(
                 f"{config.data.path}: {total:,} {title}s are more than "
-                f"data.sample={config.data.sample:,}, and so they are read by parts; but {obstacle}. To "
-                f"make a corpus of all of them on this machine's disk, set data.sample={total}"
+                f"data.sample={config.data.sample:,}, and so they are read by parts; but "
+                f"{obstacle}. To make a corpus of all of them on this machine's disk, set "
+                f"data.sample={total}"
             )

@@ -154,9 +154,9 @@ def _load_with_notes(config: Any) -> Data:
         smallest = np.where(deviations > 0, deviations, np.inf).argmin()
         notes.append(
             f"The scales of columns are far apart (the deviation of {names[deviations.argmax()]!r} "
-            f"is {deviations.max():.3g}, of {names[smallest]!r} {deviations[smallest]:.3g}), and priors "
-            "and starts are of one scale for all of them: --set data.standardise=true gives all "
-            "columns the same."
+            f"is {deviations.max():.3g}, of {names[smallest]!r} {deviations[smallest]:.3g}), and "
+            "priors and starts are of one scale for all of them: --set data.standardise=true gives "
+            "all columns the same."
         )
     return data._replace(train=dataclasses.replace(data.train, notes=(*data.train.notes, *notes)))
 
@@ -587,8 +587,8 @@ def _usable_rows(
     places = np.flatnonzero(is_usable)
     first = row_names(columns).name(int(np.argmin(is_usable)))
     notes.add(
-        f"{len(is_usable) - len(places):,} of {len(is_usable):,} rows lack a cell that the model needs, "
-        f"the first in {first}: their results are empty."
+        f"{len(is_usable) - len(places):,} of {len(is_usable):,} rows lack a cell that the model "
+        f"needs, the first in {first}: their results are empty."
     )
     for name in choice.labels:
         note = said_missing(columns, name, AS_IN_TRAINING)

@@ -68,6 +68,6 @@ def widening_note(
     prior = f"model.emission.rate={variance:g}, model.emission.strength={variance:g}"
     settings = f"model.emission.name=diagonal_gaussian, {prior}, data.standardise=true{double}"
     return (
-        f"The prior widens what lies close together: {comparison}. The prior is as wide as the whole "
-        f"column, and worth a few {unit}s. To let the {unit}s say it: {settings}."
+        f"The prior widens what lies close together: {comparison}. The prior is as wide as the "
+        f"whole column, and worth a few {unit}s. To let the {unit}s say it: {settings}."
     )
