@@ -1,6 +1,7 @@
 """Regressions by a formula: the same thing said differently, names that others have, groups that
 are new."""
 
+import datetime
 import decimal
 import unicodedata
 
@@ -303,7 +304,7 @@ def test_a_comparison_with_a_level_knows_its_equals_in_later_rows(text, training
             "p(k, n) ~ x",
             "whole numbers of successes",
         ),
-        ({"d": np.zeros(N, "timedelta64[s]")}, "y ~ d", "dates in"),
+        ({"d": np.zeros(N, "timedelta64[s]")}, "y ~ d", "durations in"),
         ({}, "y ~ (1 | g:x) + (1 | x:g)", "each effect of g:x once"),
         ({}, "y ~ (x + y - (x + g)):x", "terms that are there, to the right of a minus, got 'g'"),
         ({}, "~ x", "formula: expected response ~ terms"),
@@ -652,3 +653,21 @@ def test_predictions_are_not_traced():
         ValueError, match="key: expected a random key that is known, got one that JAX traces"
     ):
         jax.eval_shape(lambda key: model.predict(None, key=key).mean, jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    ("cells", "called"),
+    [
+        ([datetime.date(2024, 1, 1 + k) for k in range(6)], "dates"),
+        ([datetime.timedelta(hours=k) for k in range(6)], "durations"),
+        ([np.timedelta64(k, "h") for k in range(6)], "durations"),
+        ([datetime.time(k) for k in range(6)], "times of day"),
+    ],
+    ids=["dates", "durations", "durations of NumPy", "times of day"],
+)
+def test_times_are_no_categories_unless_asked(cells, called):
+    table = {"y": RNG.normal(size=60), "d": cells * 10}
+    with pytest.raises(ValueError, match=rf"got {called} in \['d'\]. Make them numbers"):
+        vi.glmm("y ~ d", table)
+    assert sum(name.startswith("C(d)") for name in vi.glmm("y ~ C(d)", table).names) == 5
+    assert "1|d_sigma" in vi.glmm("y ~ (1 | d)", table).names

@@ -6,6 +6,7 @@ statistics are computed from the training rows, and used for later rows too."""
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -303,16 +304,24 @@ def _near_numbers(node: Column, near: NearNumbers, reading: Reading) -> ValueErr
     return reading.refuse(node, "numbers alone in cells that mean numbers", got, remedy)
 
 
+def _called_times(column: TypedColumn) -> tuple[str, str]:
+    """The kind of times in a column, in words, and how to make numbers of them in pandas."""
+    cell = next(iter(column.values[~are_missing(column.values)]), None)
+    if column.values.dtype.kind == "m" or isinstance(cell, datetime.timedelta | np.timedelta64):
+        return "durations", "table[name].dt.total_seconds()"
+    if isinstance(cell, datetime.time):
+        return "times of day", "hours since midnight, cell.hour + cell.minute / 60"
+    return "dates", "(table[name] - table[name].min()).dt.days"
+
+
 def not_numbers_error(node: Column, column: TypedColumn, reading: Reading) -> ValueError:
     """The error to raise for another column than one of numbers."""
     expected = f"a column of numbers, {node.name!r}"
     if column.kind == "time":
-        remedy = (
-            "Make them numbers: (table[name] - table[name].min()).dt.days; or write C(...) for a "
-            "category a day."
-        )
         expected = "numbers, text or categories in the terms of the formula"
-        return reading.refuse(node, expected, f"dates in [{node.name!r}]", remedy)
+        called, numbers = _called_times(column)
+        remedy = f"Make them numbers: {numbers}; or write C(...) for a category of each."
+        return reading.refuse(node, expected, f"{called} in [{node.name!r}]", remedy)
     if column.kind == "digits":
         cells = [str(cell) for cell in column.values[~are_missing(column.values)]]
         points = ""

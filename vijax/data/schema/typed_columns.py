@@ -232,13 +232,23 @@ class NoNumber(ValueError):
         self.row, self.value = row, value
 
 
+TIMES = (
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+    np.datetime64,
+    np.timedelta64,
+)
+"""Types of cells that say a time, or a length of time."""
+
+
 def _kind_of_cell(cell: Any) -> str:
     if isinstance(cell, bool | np.bool_):
         return "truth"
+    if isinstance(cell, TIMES) or type(cell).__name__ == "Period":  # of pandas
+        return "time"  # numpy.timedelta64 is an integer to Python
     if isinstance(cell, Real | decimal.Decimal):
         return "number"
-    if isinstance(cell, datetime.date | np.datetime64):
-        return "time"
     return "text"
 
 
