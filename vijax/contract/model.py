@@ -27,7 +27,7 @@ from vijax.contract import describe
 from vijax.contract.array_checks import check_arrays
 from vijax.contract.batch import ANY_FORM, DataForm, Minibatch, fill_padding, weighted_sum
 from vijax.contract.estep import EStep
-from vijax.contract.queries import QUESTIONS, answers, given_by_user
+from vijax.contract.queries import QUESTIONS, answers, user_generative
 from vijax.contract.variables import FreeVariables, Z
 from vijax.families import Family, Point, Product
 from vijax.families.construction import require_proper
@@ -284,7 +284,7 @@ def model(
         local_elbo=bound,
         init=lambda hyper, key, prior, batch: prior if init is None else init(key, prior),
         constraints=constraints,
-        queries=answers(given_by_user(sample, None, check_arrays)),
+        queries=answers(user_generative(sample, None, check_arrays)),
     )
 
 

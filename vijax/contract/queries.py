@@ -1,4 +1,4 @@
-"""Questions to the fits of some models, by name, and the draws of data given values of a model's
+"""Questions that the fits of some models answer, by name; and draws of data given values of the
 globals."""
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from vijax.tree import to_device
 
 Values = Mapping[str, Any]
 Draw = Callable[[Any, Values, Values, PyTree, PRNGKeyArray], PyTree]
-"""(hyper, values of the globals, of the locals, layout, key) -> data."""
+"""(hyper, values of the globals, values of the locals, layout, key) -> data."""
 
 
 def _as_floats(layout: PyTree, data: PyTree) -> PyTree:
     return jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(float)), data)
 
 
-def _unchanged(stats: Any, local: Any) -> Any:
+def _identity(stats: Any, local: Any) -> Any:
     return local
 
 
@@ -32,27 +32,24 @@ def _unchanged(stats: Any, local: Any) -> Any:
 class Generative:
     """The functions that draw data from a model."""
 
-    # like -> arrays for the data to draw (number of rows, lengths, inputs), from data or from
-    # sizes; raises ValueError on anything else
+    # Data, or sizes -> the layout of the data to draw (number of rows, lengths, inputs), a pytree
+    # of arrays; raises ValueError on anything else
     layout: Callable[[Any], PyTree]
     data: Draw  # draws data of a layout
     # (hyper, values of the globals, layout, key) -> values of the locals of new groups, by name,
     # drawn from their prior. None for models without locals
     locals: Callable[[Any, Values, PyTree, PRNGKeyArray], Values] | None = None
-    observed: Callable[[PyTree, PyTree], PyTree] = (
-        _as_floats  # (layout, data) -> the data in the form of the draws
-    )
-    # (statistics of the globals, locals as the E-step found them) -> families of the locals, by
-    # name
-    found: Callable[[Any, Any], Any] = _unchanged
+    # (layout, data) -> the data in the form of the draws
+    observed: Callable[[PyTree, PyTree], PyTree] = _as_floats
+    # (statistics of the globals, locals of the E-step) -> families of the locals, by name
+    found: Callable[[Any, Any], Any] = _identity
     # (hyper, posterior, layout) -> families by name, from which the globals are drawn; the layout
-    # then belongs to them. None: the posterior
+    # then belongs to them. None is the posterior
     globals: Callable[[Any, Any, PyTree], Mapping[str, Any]] | None = None
-    from_sizes: bool = (
-        True  # True where `layout` takes lists of sizes; False where whole numbers are data
-    )
-    # (hyper, values of the globals, of the locals, layout, number of steps, key) -> values of the
-    # locals in the steps after the last one of each sequence, and the layout of these steps. None
+    # True if `layout` takes lists of sizes; False if whole numbers are data
+    from_sizes: bool = True
+    # (hyper, values of the globals, values of the locals, layout, number of steps, key) -> values
+    # of the locals in the steps after the end of each sequence, and the layout of these steps. None
     # for models without time
     ahead: (
         Callable[[Any, Values, Values, PyTree, int, PRNGKeyArray], tuple[Values, PyTree]] | None
@@ -71,10 +68,9 @@ QUESTIONS = {
     "predictive": (
         "says how data are drawn",
         "A log density, an energy or a bound of your own needs one more function: "
-        "vijax.density(..., sample=), "
-        "vijax.energy_model(..., sample=, sample_locals=) or vijax.model(..., sample=). A "
-        "likelihood of your own needs "
-        "Likelihood(..., sample=), an emission Emission(..., sample=).",
+        "vijax.density(..., sample=), vijax.energy_model(..., sample=, sample_locals=) or "
+        "vijax.model(..., sample=). A likelihood of your own needs Likelihood(..., sample=), an "
+        "emission Emission(..., sample=).",
     ),
     "forecast": (
         "draws sequences (hmm, factorial_hmm, arhmm, slds, state space, dynamic_svae)",
@@ -92,27 +88,27 @@ QUESTIONS = {
     "locals": (
         "has locals",
         "The posterior of Gaussian predictors at all sites is fit.posterior['z']. For new inputs "
-        "use "
-        "fit.predict(inputs) and model.predictive(fit.posterior, inputs, y).",
+        "use fit.predict(inputs) and model.predictive(fit.posterior, inputs, y).",
     ),
 }
-"""Questions by name: the ability that a model needs to answer, and the remedy without it. The
-answer of a model to
+"""Questions by name: the ability that a model needs to answer, and the remedy without it.
 
-    score: (hyper, `Fit.estimates`, data, key) -> held-out score, where the field has one better
-        than the bound;
+The answers of a model are
+
+    score: (hyper, `Fit.estimates`, data, key) -> held-out score, if the field has a better one than
+        the bound;
     transform: (statistics of the globals, locals of one length bucket, key) -> expected topic
         shares of its documents;
     predictive, forecast: the `Generative` that draws data given the globals, and continues
         sequences;
     predict: (fit, inputs, **how) -> predictions at new inputs;
-    schema: no function, but the `vijax.data.schema.schema.Schema` of the table of training, by
-      which later tables are read;
+    schema: the `vijax.data.schema.schema.Schema` of the training table, by which later tables are
+        read (no function);
     beside: (fit, draws of the free coordinates, key) -> `values` by name, (S, ...), with the `dims`
-      and `coords` of their axes: variables of a density that were integrated out, for
-      `Fit.to_arviz`. No question of a `Fit` method.
+        and `coords` of their axes: variables of a density that were integrated out. `Fit.to_arviz`
+        reads them; they answer no question of a method of `Fit`.
 
-The last two of the table need no answer: topics are a global of that name, and locals come from
+`topics` and `locals` need no answer: topics are a global of that name, and locals come from
 `Model.local_elbo`. Samplers also ask for `energy`, the `vijax.models.energies.energy.Energy` of the
 model (`vijax.models.energies.energy.model_energy`)."""
 
@@ -120,9 +116,9 @@ model (`vijax.models.energies.energy.model_energy`)."""
 def answers(predictive: Generative | None = None, **others: Any) -> dict[str, Any]:
     """`Model.queries`: the answers that are not None. A model that draws sequences has a forecast
     too."""
-    ahead = None if predictive is None or predictive.ahead is None else predictive
-    given = {"predictive": predictive, "forecast": ahead, **others}
-    return {name: answer for name, answer in given.items() if answer is not None}
+    has_forecast = predictive is not None and predictive.ahead is not None
+    queries = {"predictive": predictive, "forecast": predictive if has_forecast else None, **others}
+    return {name: answer for name, answer in queries.items() if answer is not None}
 
 
 def is_size(like: Any) -> bool:
@@ -144,8 +140,9 @@ def is_sizes(like: Any) -> bool:
 def rows_like(
     check: Callable[[Any], None], example: Any, needs_data: str = ""
 ) -> Callable[[Any], Any]:
-    """The layout of a model of rows like `example`: a number of rows, or data that `check` accepts.
-    `needs_data` is the reason why the model needs data; empty where a number will do."""
+    """The `Generative.layout` of a model of rows like `example`: it takes a number of rows, or data
+    that `check` accepts. `needs_data` is the reason that the model needs data; "" if it takes a
+    number."""
 
     def layout(like: Any) -> Any:
         if is_size(like):
@@ -160,7 +157,7 @@ def rows_like(
 
 
 def length_masks(lengths: Any) -> np.ndarray:
-    """Masks that are true on the first `lengths[n]` places of row n.
+    """Masks that are True in the first `lengths[n]` columns of row n.
 
     >>> length_masks([1, 2]).tolist()
     [[True, False], [True, True]]
@@ -170,26 +167,32 @@ def length_masks(lengths: Any) -> np.ndarray:
     return np.arange(max(int(sizes.max()), 1)) < sizes[:, None]
 
 
-def given_by_user(
+def user_generative(
     sample: Callable[[Values, PyTree, PRNGKeyArray], PyTree] | None,
     sample_locals: Callable[[Values, PyTree, PRNGKeyArray], Values] | None,
     check: Callable[[Any], None],
     is_whole: bool = False,
     argument: str = "sample",
 ) -> Generative | None:
-    """The `Generative` of a user's functions for one group: `sample`, (values by name, group, key)
-    -> a group with new random parts, and `sample_locals`, the same for the locals by name. None
-    where the model draws nothing. `check` raises ValueError on impossible data, and `argument` is
-    the name of `sample` in messages."""
+    """The `Generative` of a user's functions for one group; None if the model draws nothing.
+
+    Args:
+      sample: (values by name, group, key) -> a group of the same shapes, drawn given these values.
+      sample_locals: (values by name, group, key) -> values of its locals by name.
+      check: raises ValueError on impossible data.
+      is_whole: True if all data are one group.
+      argument: the name of `sample` in messages.
+    """
     if sample is None:
         remedy = "Give both, or neither."
         require(sample_locals is None, "sample_locals", "None without sample", "a function", remedy)
         return None
-    own: Any = sample
+    function: Any = sample
 
-    def called(*given: Any) -> PyTree:
+    def draw(values: Values, group: PyTree, key: PRNGKeyArray) -> PyTree:
         with traceable(argument):
-            return own(*given)
+            result = function(values, group, key)
+        return _check_shapes(result, group, argument)
 
     def layout(like: Any) -> PyTree:
         remedy = "It takes inputs and sizes from them, and replaces what is random."
@@ -201,34 +204,31 @@ def given_by_user(
         hyper: Any, values: Values, local: Values, layout: PyTree, key: PRNGKeyArray
     ) -> PyTree:
         if is_whole:
-            return _checked(called(values, layout, key), layout, argument)
+            return draw(values, layout, key)
         size = jax.tree.leaves(layout)[0].shape[0]
-        one = lambda local, group, key: _checked(
-            called({**values, **local}, group, key), group, argument
-        )
-        return jax.vmap(one)(dict(local), layout, jax.random.split(key, size))
+        draw_group = lambda local, group, key: draw({**values, **local}, group, key)
+        return jax.vmap(draw_group)(dict(local), layout, jax.random.split(key, size))
 
-    def local(hyper: Any, values: Values, layout: PyTree, key: PRNGKeyArray) -> Values:
+    def locals_(hyper: Any, values: Values, layout: PyTree, key: PRNGKeyArray) -> Values:
         size = jax.tree.leaves(layout)[0].shape[0]
-        drawn: Any = sample_locals
-        return jax.vmap(lambda group, key: dict(drawn(values, group, key)))(
-            layout, jax.random.split(key, size)
-        )
+        function: Any = sample_locals
+        draw_group = lambda group, key: dict(function(values, group, key))
+        return jax.vmap(draw_group)(layout, jax.random.split(key, size))
 
-    found = None if sample_locals is None else local
-    return Generative(layout, data, found, lambda layout, data: layout, from_sizes=False)
-
-
-def _checked(drawn: PyTree, group: PyTree, argument: str) -> PyTree:
-    """The result of a user's function, checked to have the shapes of a group."""
-    shapes = lambda x: jax.tree.map(jnp.shape, x)
-    same = str(shapes(drawn)) == str(shapes(group))
-    remedy = "Such as: {**group, 'y': drawn}."
-    require(
-        same,
-        argument,
-        f"a group of shapes {shapes(group)}",
-        f"one of shapes {shapes(drawn)}",
-        remedy,
+    return Generative(
+        layout,
+        data,
+        None if sample_locals is None else locals_,
+        lambda layout, data: layout,
+        from_sizes=False,
     )
-    return drawn
+
+
+def _check_shapes(result: PyTree, group: PyTree, argument: str) -> PyTree:
+    """The result of a user's function. ValueError if it has not the shapes of a group."""
+    shapes = lambda x: jax.tree.map(jnp.shape, x)
+    fits = str(shapes(result)) == str(shapes(group))
+    expected = f"a group of shapes {shapes(group)}"
+    remedy = "Such as: {**group, 'y': drawn}."
+    require(fits, argument, expected, f"one of shapes {shapes(result)}", remedy)
+    return result

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -40,11 +41,11 @@ Z = "free"
 
 
 class Law(NamedTuple):
-    """The law of the free coordinates of a variable, given others."""
+    """The law of the free coordinates of a variable, given other variables."""
 
-    loc: Any  # mean, of a shape that broadcasts to them
-    # standard deviation, that broadcasts to them; or a lower factor of the covariance over their
-    # last axis
+    loc: Any  # the mean, of a shape that broadcasts to the coordinates
+    # The standard deviation, of such a shape; or a lower factor of the covariance over the last
+    # axis
     scale: Any
 
 
@@ -55,17 +56,18 @@ constant."""
 
 @dataclasses.dataclass(frozen=True)
 class DeclaredLaw:
-    """The law of a variable given others, as `free` takes it."""
+    """The law of a variable given others, from the arguments of `free`."""
 
     loc: OfOthers
     scale: OfOthers
 
     def evaluate(self, values: Mapping[str, Any]) -> Law:
         """The law at values of the others."""
-        return Law(_at(self.loc, values), _at(self.scale, values))
+        return Law(_evaluate(self.loc, values), _evaluate(self.scale, values))
 
 
-def _at(part: OfOthers, values: Mapping[str, Any]) -> Any:
+def _evaluate(part: OfOthers, values: Mapping[str, Any]) -> Any:
+    """The value of a part of a law: of a variable, of a function of variables, or a constant."""
     if isinstance(part, str):
         return values[part]
     return part(values) if callable(part) else part
@@ -73,7 +75,7 @@ def _at(part: OfOthers, values: Mapping[str, Any]) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Free:
-    """A free variable, as `free` makes it."""
+    """A free variable, the result of `free`."""
 
     shape: tuple[int, ...]
     support: Constraint
@@ -82,7 +84,7 @@ class Free:
 
     @functools.cached_property
     def free_shape(self) -> tuple[int, ...]:
-        """Shape of its coordinates; ValueError where no value has the shape of the variable."""
+        """Shape of its coordinates; ValueError if no value has the shape of the variable."""
         return self.support.free_shape(self.shape)
 
     @property
@@ -108,18 +110,18 @@ def free(
         Cholesky" (the lower factor of a correlation matrix), or a constraint of `vijax.constrain`,
         such as `vijax.constrain.interval(-1.0, 1.0)`.
       log_prior: value -> its log density, or the log densities of its entries, which are summed;
-        None where the model's own density or energy has a term for it.
-      loc: where the law of this variable depends on others, its mean: the name of another variable,
-        a function of the values of the others, or a number (0 where only `scale` is given).
+        None if the density or energy of the model has a term for it.
+      loc: if the law of this variable depends on others, its mean: the name of another variable, a
+        function of the values of the others, or a number (0 if only `scale` is given).
       scale: its standard deviation likewise; or a function that returns a lower factor of the
-        covariance of its last axis. Both are of its free coordinates: of logarithms, where the
-        support is "positive". They add no term to the density, which has its prior as before:
-        `vijax.auto` takes coordinates from them in which the posterior is near a normal however
-        little the data say (effects of groups, walks, fields). The law need not be normal.
+        covariance of its last axis. Both are for its free coordinates: for logarithms, if the
+        support is "positive". They add no term to the density, which has a prior anyway. From them
+        `vijax.auto` makes coordinates in which the posterior is near a normal even if the data say
+        little (effects of groups, walks, fields). The law need not be normal.
 
     Raises:
       ValueError: an unknown support, or a shape that its values cannot have; a `loc` without a
-          `scale`.
+        `scale`.
 
     Effects of eight groups:
 
@@ -130,27 +132,20 @@ def free(
     """
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     require(all(isinstance(n, int) and n > 0 for n in shape), "shape", "positive integers", shape)
-    known = isinstance(support, Constraint) or support in SUPPORTS
-    require(
-        known,
-        "support",
-        f"one of {list(SUPPORTS)}, or a constraint of vijax.constrain",
-        repr(support),
-    )
-    require(
-        loc is None or scale is not None,
-        "scale",
-        "one beside loc",
-        None,
-        "Give both, or loc alone as log_prior.",
-    )
+    is_support = isinstance(support, Constraint) or support in SUPPORTS
+    expected = f"one of {list(SUPPORTS)}, or a constraint of vijax.constrain"
+    require(is_support, "support", expected, repr(support))
+    has_scale = loc is None or scale is not None
+    remedy = "Give both, or loc alone as log_prior."
+    require(has_scale, "scale", "one beside loc", None, remedy)
     log_prior, loc, scale = snapshot(log_prior), snapshot(loc), snapshot(scale)
-    law = None if scale is None else DeclaredLaw(0.0 if loc is None else loc, scale)
-    made = Free(
-        shape, support if isinstance(support, Constraint) else SUPPORTS[support](), log_prior, law
-    )
-    made.free_shape  # noqa: B018  # raises where no value has this shape
-    return made
+    law = None
+    if scale is not None:
+        law = DeclaredLaw(0.0 if loc is None else loc, scale)
+    constraint = support if isinstance(support, Constraint) else SUPPORTS[support]()
+    variable = Free(shape, constraint, log_prior, law)
+    variable.free_shape  # noqa: B018  # raises ValueError if no value has this shape
+    return variable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,19 +157,18 @@ class Variables:
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Variables:
-        """The variables of a mapping of names to `free(...)`, or to trees of these; ValueError for
-        anything else."""
+        """The variables of a mapping of names to `free(...)`, or to trees of `free(...)`;
+        ValueError for anything else."""
+        is_mapping = isinstance(tree, Mapping)
+        has_names = is_mapping and bool(tree) and all(isinstance(name, str) for name in tree)
+        expected = "a mapping of names to vijax.free(...)"
+        names = list(tree) if is_mapping else type(tree).__name__
         remedy = "Such as {'scale': vijax.free(support='positive')}."
-        named = (
-            isinstance(tree, Mapping) and bool(tree) and all(isinstance(name, str) for name in tree)
-        )
-        got = type(tree).__name__ if not isinstance(tree, Mapping) else list(tree)
-        require(named, "variables", "a mapping of names to vijax.free(...)", got, remedy)
+        require(has_names, "variables", expected, names, remedy)
         leaves, structure = jax.tree.flatten(dict(tree), is_leaf=lambda x: isinstance(x, Free))
+        expected = "vijax.free(...) for each"
         for leaf in leaves:
-            require(
-                isinstance(leaf, Free), "variables", "vijax.free(...) for each", repr(leaf), remedy
-            )
+            require(isinstance(leaf, Free), "variables", expected, repr(leaf), remedy)
         return cls(tuple(leaves), structure)
 
     @property
@@ -189,12 +183,10 @@ class Variables:
 
     @property
     def places(self) -> dict[str, list[int]]:
-        """The coordinates of each variable, by its name."""
-        coordinates = self.structure.unflatten(self._split(np.arange(self.dim)))
-        return {
-            name: np.concatenate([*map(np.ravel, jax.tree.leaves(x))]).tolist()
-            for name, x in coordinates.items()
-        }
+        """The indices of the coordinates of each variable, by its name."""
+        indices = self.structure.unflatten(self._split(np.arange(self.dim)))
+        join = lambda x: np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(x)])
+        return {name: join(x).tolist() for name, x in indices.items()}
 
     def values(self, x: Float[Array, " D"]) -> tuple[dict[str, Any], Float[Array, ""]]:
         """The values at these coordinates, and the log determinant of the map there."""
@@ -204,11 +196,11 @@ class Variables:
 
     @property
     def has_priors(self) -> bool:
-        """True where every variable has a prior of its own."""
+        """True if every variable has its own prior."""
         return all(leaf.log_prior is not None for leaf in self.leaves)
 
     def log_prior(self, x: Float[Array, " D"]) -> Float[Array, ""]:
-        """The log density of coordinates under the variables' own priors, with the Jacobian."""
+        """The log density of coordinates under the priors of the variables, with the Jacobian."""
         parts = list(zip(self.leaves, self._split(x), strict=True))
         with traceable("log_prior"):
             priors = [
@@ -216,8 +208,8 @@ class Variables:
                 for leaf, part in parts
                 if leaf.log_prior is not None
             ]
-        own = [jnp.sum(prior) for prior in priors]
-        return sum(own, self.values(x)[1])
+        terms = [jnp.sum(prior) for prior in priors]
+        return sum(terms, self.values(x)[1])
 
     def coordinates(self, values: PyTree) -> Float[Array, " D"]:
         """The coordinates of values."""
@@ -230,36 +222,31 @@ class Variables:
     def numbers(
         self, x: Float[np.ndarray, "points D"]
     ) -> tuple[list[str], Float[np.ndarray, "points M"]]:
-        """All entries of the values at points, with their names. Real variables keep every
-        digit."""
+        """The names of all entries of the values, and the entries at these points. Entries of real
+        variables are exact."""
         names: list[str] = []
-        found = []
+        columns = []
         for name, leaf, part in zip(self._paths(), self.leaves, self._split(x), strict=True):
             if leaf.support != constrain.real():
                 free = jnp.asarray(part, jnp.result_type(float))
                 part = np.asarray(jax.vmap(leaf.support.point)(free), np.float64)
-            names += [
-                f"{name}[{', '.join(map(str, i))}]" if i else name for i in np.ndindex(leaf.shape)
-            ]
-            found.append(part.reshape(len(x), -1))
-        return names, np.concatenate(found, 1)
+            for index in np.ndindex(leaf.shape):
+                names.append(f"{name}[{', '.join(map(str, index))}]" if index else name)
+            columns.append(part.reshape(len(x), -1))
+        return names, np.concatenate(columns, 1)
 
-    def names_where(self, chosen: Bool[np.ndarray, " D"]) -> list[str]:
-        """Names of variables with a chosen coordinate."""
-        return list(
-            dict.fromkeys(
-                name for name, is_in in zip(self.names_of_coordinates, chosen, strict=True) if is_in
-            )
-        )
+    def names_where(self, mask: Bool[np.ndarray, " D"]) -> list[str]:
+        """Names of the variables with a coordinate in the mask."""
+        pairs = zip(self.names_of_coordinates, mask, strict=True)
+        return list(dict.fromkeys(name for name, is_in in pairs if is_in))
 
     @property
     def names_of_coordinates(self) -> list[str]:
         """The name of the variable of each coordinate."""
-        return [
-            name
-            for name, leaf in zip(self._paths(), self.leaves, strict=True)
-            for _ in range(leaf.size)
-        ]
+        names: list[str] = []
+        for name, leaf in zip(self._paths(), self.leaves, strict=True):
+            names += [name] * leaf.size
+        return names
 
     def _paths(self) -> list[str]:
         """A name for each leaf: scale, or scale.first in a tree."""
@@ -272,53 +259,59 @@ class Variables:
         return [(name, leaf.shape) for name, leaf in zip(self._paths(), self.leaves, strict=True)]
 
     def _split(self, x: Any) -> list[Any]:
-        """The coordinates of each leaf, in its shape; points lead."""
+        """The coordinates of each leaf, in its shape; the axis of points leads."""
         parts, start = [], 0
         for leaf in self.leaves:
-            parts.append(
-                x[..., start : start + leaf.size].reshape((*x.shape[:-1], *leaf.free_shape))
-            )
+            part = x[..., start : start + leaf.size]
+            parts.append(part.reshape((*x.shape[:-1], *leaf.free_shape)))
             start += leaf.size
         return parts
 
 
 ENTRY = re.compile(r"(.+)\[([\d, ]+)\]")
-"""The name of an entry of an array: its variable, and its place."""
+"""The name of an entry of an array: its variable, and its index."""
 
 
-def check_apart(named: Sequence[tuple[str, tuple[int, ...]]], argument: str) -> None:
-    """Raises ValueError where two numbers would have one name in a summary, such as "a[0]" of a
-    vector "a" and of a variable that is called so.
+def check_apart(shapes: Sequence[tuple[str, tuple[int, ...]]], argument: str) -> None:
+    """Raises ValueError if two numbers would have one name in a summary, such as "a[0]" for an
+    entry of a vector "a" and for a variable of this name.
 
-    >>> check_apart([("a", (2,)), ("a[0]", ())], "variables")
+    Args:
+      shapes: names of variables, with their shapes.
+      argument: name of the argument in the message.
+
+    >>> check_apart([("a", (2,)), ("a[0]", ())], "variables")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    ValueError: variables: expected names that tell all numbers apart, got 'a[0]', an entry of 'a' too. Rename one.
+    ValueError: variables: expected names that tell all numbers apart, got 'a[0]', an entry of 'a' ...
     """
-    shapes = dict(named)
     expected, remedy = "names that tell all numbers apart", "Rename one."
-    twice = sorted(
-        {name for place, (name, _) in enumerate(named) if name in [one for one, _ in named[:place]]}
-    )
-    require(not twice, argument, expected, f"{twice[0]!r} twice" if twice else "", remedy)
-    for name in shapes:
+    counts = Counter(name for name, _ in shapes)
+    repeated = sorted(name for name, count in counts.items() if count > 1)
+    problem = f"{repeated[0]!r} twice" if repeated else ""
+    require(not repeated, argument, expected, problem, remedy)
+    by_name = dict(shapes)
+    for name in by_name:
         match = ENTRY.fullmatch(name)
-        is_entry = match is not None and len(shapes.get(match[1], ())) == match[2].count(",") + 1
-        got = f"{name!r}, an entry of {match[1]!r} too" if match is not None else ""
-        require(not is_entry, argument, expected, got, remedy)
+        if match is None:
+            continue
+        variable, index = match[1], match[2]
+        is_entry = len(by_name.get(variable, ())) == index.count(",") + 1
+        problem = f"{name!r}, an entry of {variable!r} too"
+        require(not is_entry, argument, expected, problem, remedy)
 
 
 class FreeVariables(abc.ABC):
-    """The free variables of a model: one global, `Z`, of their coordinates. Its whole density is in
-    the bound, which reads the coordinates among the statistics and need not be linear in them."""
+    """The free variables of a model: one global, `Z`, with their coordinates. The density is in the
+    bound, which reads the coordinates among the statistics and need not be linear in them."""
 
     variables: Variables  # the free variables
-    # True where the model has no other variables: it is a log density of these coordinates
+    # True if the model has no other variables: it is a log density of these coordinates
     is_all: ClassVar[bool] = False
 
     @property
     def reads_data(self) -> bool:
-        """True where the density has data."""
+        """True if the density has data."""
         return True
 
     def point(self, hyper: Mapping[str, Any], z: Float[Array, " D"]) -> Float[Array, " D"]:
@@ -327,21 +320,20 @@ class FreeVariables(abc.ABC):
 
     @abc.abstractmethod
     def values(self, hyper: Mapping[str, Any], draws: Mapping[str, Any]) -> dict[str, Any]:
-        """Draws of the globals; those of free variables by the user's names, in the user's
-        supports."""
+        """Draws of the globals; draws of free variables have the user's names and supports."""
 
     def visible(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Those of the values that users are shown."""
+        """The values that a user sees."""
         return values
 
     @abc.abstractmethod
     def given_others(
         self, model: Any, hyper: Mapping[str, Any], posterior: Any, key: PRNGKeyArray
     ) -> Any:
-        """The bound as a function of the free coordinates (`vijax.verdict.target.FreeFunction`) at fixed
-        q of the other globals, and a tuple of its other arguments; None where the bound is known to
-        have a limit."""
+        """The bound as a function of the free coordinates (`vijax.verdict.target.FreeFunction`) at
+        fixed q of the other globals, and a tuple of its other arguments. None if the bound is known
+        to have a limit."""
 
     @abc.abstractmethod
     def start_in_words(self) -> str:
-        """A sentence on the start of a fit by steps, and the way to start nearer."""
+        """A sentence on the start of a fit by steps, and a way to start nearer."""

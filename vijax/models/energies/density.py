@@ -25,7 +25,7 @@ from vijax.contract.array_checks import check_arrays, check_finite, check_length
 from vijax.contract.batch import DataForm, Minibatch, fill_padding, one_group, weighted_sum
 from vijax.contract.intake import array, cast, found_kinds
 from vijax.contract.model import Hyper, LocalElbo, Model, num_arguments
-from vijax.contract.queries import answers, given_by_user
+from vijax.contract.queries import answers, user_generative
 from vijax.contract.variables import Free, FreeVariables, Variables, check_apart
 from vijax.families import Product
 from vijax.inference.guides import Guide, Z, full_rank
@@ -360,7 +360,7 @@ def density(
     reads = parts["log_lik"] is not None
     require(reads or sample is None, "sample", "None of a density that reads no data", "a function")
     check = check_numbers if parts["is_whole"] else check_arrays
-    generative = given_by_user(sample, None, check, parts["is_whole"])
+    generative = user_generative(sample, None, check, parts["is_whole"])
     parts["hierarchy"] = declared_hierarchy(free_variables)
     density_of_values = LogDensity(
         free_variables, guide=guide or full_rank(), derived=derived, start=float(start), **parts

@@ -34,7 +34,7 @@ from vijax.contract import init as starts
 from vijax.contract.batch import DataForm, Minibatch, fill_padding, weighted_sum
 from vijax.contract.intake import cast
 from vijax.contract.model import Estimates, Hyper, LocalElbo, LocalsPlan, Model, PriorFunctions
-from vijax.contract.queries import Generative, answers, given_by_user
+from vijax.contract.queries import Generative, answers, user_generative
 from vijax.families import Family, Product
 from vijax.families.base import as_array
 from vijax.families.construction import require_proper
@@ -396,7 +396,7 @@ def energy_model(
         form=DataForm(check, jax.tree.unflatten(jax.tree.structure(example), kinds)),
         constraints=dict.fromkeys(names_of_points, real()),
         queries=answers(
-            generative or given_by_user(sample, sample_locals, check), score=score, energy=spec
+            generative or user_generative(sample, sample_locals, check), score=score, energy=spec
         ),
     )
 
