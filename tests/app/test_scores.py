@@ -174,7 +174,7 @@ def scored(listing, algorithm, train, test, settings, num_steps):
     """The score by a listing of a model of its own, fitted by maximum likelihood."""
     data = listing.arrange(train, settings)
     fit = vi.fit(algorithm, data, num_steps=num_steps, key=KEY)
-    return listing.scored(seen(fit, test, settings, train))
+    return listing.score_test_data(seen(fit, test, settings, train))
 
 
 @pytest.mark.parametrize("name", ["mixture", "hmm", "factor_analysis"])

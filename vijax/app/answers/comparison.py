@@ -138,7 +138,8 @@ def _plain(data: Data, score: Any) -> tuple[str, float, Difference] | None:
 def agreement(folder: Path, config: Config, by: str) -> Agreement:
     """NMI of what a run finds for each document or row with a column of the data; rows without a
     label are left out."""
-    (path, _), predicts = results_paths(folder, config), config.listing.predicts
+    (path, _) = results_paths(folder, config)
+    predicts = config.listing.predicts
     if not path.is_file():
         raise ConfigError(
             f"--by: {path}: there is no such file; make it: vijax transform {folder} --out {path}"
@@ -231,7 +232,8 @@ def _data_facts(facts: dict[str, Any]) -> dict[str, Any]:
 
 def _score_run(folder: Path, plan: Plan) -> tuple[Any, Coherence | None, str]:
     """The score, the coherence, and a remark."""
-    config, remark = plan.config, ending(folder)
+    config = plan.config
+    remark = ending(folder)
     if remark == UNUSABLE:
         return None, None, remark
     with config.in_precision():
@@ -242,7 +244,7 @@ def _score_run(folder: Path, plan: Plan) -> tuple[Any, Coherence | None, str]:
                 "on the training data: vijax compare --training"
             )
         try:
-            score = config.listing.scored(run)
+            score = config.listing.score_test_data(run)
             return (score if math.isfinite(score.mean) else None), _coherence(run), remark
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
             if not remark:

@@ -175,7 +175,8 @@ def _edge(comparison: Comparison) -> str:
     if best not in (min(values), max(values)):
         return ""
     which, further = ("largest", "larger") if best == max(values) else ("smallest", "smaller")
-    return f"It has the {which} {comparison.keys[0]} that was tried, {best:g}: try {further} ones too. "
+    name = comparison.keys[0]
+    return f"It has the {which} {name} that was tried, {best:g}: try {further} ones too. "
 
 
 def _disagreement(
@@ -227,7 +228,10 @@ def note(comparison: Comparison) -> str:
     agreeing = f"are nearer to {comparison.by}", "NMI", advice
     text += _disagreement(comparison, lambda run: run.coherence, *coherent)
     text += _disagreement(comparison, lambda run: run.agreement, *agreeing)
-    text += "behind: how much worse a run is, with the standard error of this difference, which is paired by unit. "
+    text += (
+        "behind: how much worse a run is, with the standard error of this difference, which is "
+        "paired by unit. "
+    )
     if as_good:
         return text + f"Not clearly worse (by no more than two such errors): {', '.join(as_good)}."
     return text + "All others are clearly worse (by more than two such errors)."

@@ -122,8 +122,7 @@ def _to_units(table: Any) -> np.ndarray:
 def _log_density(
     training: np.ndarray, x: np.ndarray, weights: np.ndarray | None = None
 ) -> np.ndarray:
-    """Log density of x under the law of weighted training values (Bernoulli, Poisson or normal), or
-    NaN."""
+    """Log density of x under the law of weighted training values; NaN if x is missing."""
     from scipy import stats  # slow to import
 
     weights = np.ones(training.shape) if weights is None else weights
@@ -196,7 +195,8 @@ def _score_fell(curves: Curves) -> list[str]:
     scores = curves.held_out_score
     if len(scores) < 2 or not np.isfinite(scores).all():
         return []
-    best, error = int(np.argmax(scores)), float(curves.held_out_error[-1])
+    best = int(np.argmax(scores))
+    error = float(curves.held_out_error[-1])
     if not scores[best] - scores[-1] > error:
         return []
     return [
@@ -224,7 +224,7 @@ def _repeated_topics(shown: list[Any]) -> list[str]:
 
 def evaluate_run(run: Run, source: str, column: str | None, seed: int, say: Say) -> str:
     """The score of a run on other data, and the score of the plain alternative there."""
-    fitted_run, score = run.scored(source, column, seed, lambda note: say(f"Note: {note}"))
+    fitted_run, score = run.score_with_data(source, column, seed, lambda note: say(f"Note: {note}"))
     try:
         data = fitted_run.data
         if not run.config.listing.needs_rows:

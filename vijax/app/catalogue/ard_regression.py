@@ -50,8 +50,7 @@ def score(run: FittedRun) -> RowScore:
 
 
 def describe(run: FittedRun) -> list[Block]:
-    """Coefficients with their deviations and relevance, noise, and predictions beside
-    observations."""
+    """Coefficients with their deviations, relevance, noise, and predictions beside data."""
     q = run.posterior["coefficients"]
     columns = list(run.data.names) + ["intercept"] * run.settings.intercept
     shape, rate = float(q.shape), float(q.rate)
@@ -63,7 +62,8 @@ def describe(run: FittedRun) -> list[Block]:
     cov = turn @ inverse @ turn.T * rate / max(shape - 1, 1e-6)
     prior = np.diag(turn) / np.sqrt(np.asarray(run.posterior["relevance"].mean(), float))
     x, y = pairs(run.data.train, run.settings)
-    fitted, offset = x @ location, offsets.get_offset(run.settings)
+    fitted = x @ location
+    offset = offsets.get_offset(run.settings)
     deviation = np.sqrt(rate / max(shape - 1, 1e-6))
     scales = table_units(run.data.train).spread(np.std(run.data.train.x, axis=0))
     return [

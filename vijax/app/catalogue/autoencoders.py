@@ -128,7 +128,8 @@ def structured_build(settings: Any, data: Data) -> Any:
 
 def mixture(s: Mapping[str, Any]) -> Float[Array, ""]:
     """log p(z, u | weights, components): z ~ weights, u ~ N(mean_z, 1 / precision_z)."""
-    c, u = s["components"], s["u"]
+    c = s["components"]
+    u = s["u"]
     fit = 0.5 * (c.log_precision - c.precision_times_square - jnp.log(2 * jnp.pi))
     fit += c.precision_times_mean * u.value - 0.5 * c.precision * u.square
     return jnp.vdot(s["z"].one_hot, s["weights"].log + jnp.sum(fit, -1))
@@ -172,11 +173,10 @@ def structured_describe(run: FittedRun) -> list[Block]:
 
 def _components(run: FittedRun, labels: np.ndarray) -> Table:
     """A table of components, largest first: weights, means and deviations."""
-    weights, components = np.asarray(run.point("weights"), float), run.point("components")
-    mean, sd = (
-        np.asarray(components.mean, float),
-        1 / np.sqrt(np.asarray(components.precision, float)),
-    )
+    weights = np.asarray(run.point("weights"), float)
+    components = run.point("components")
+    mean = np.asarray(components.mean, float)
+    sd = 1 / np.sqrt(np.asarray(components.precision, float))
     names = [f"latent {i + 1}" for i in range(run.settings.latent_dim)]
     header = ["", "weight", "rows shown", *names, *(f"sd {name}" for name in names)]
     counts = np.bincount(labels, minlength=len(weights))
@@ -193,7 +193,8 @@ def structured_transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
 
     def read(x: np.ndarray) -> RowResults:
         local = run.fit.locals(x, key=run.key)
-        probs, u = np.asarray(local["z"].probs), local["u"]
+        probs = np.asarray(local["z"].probs)
+        u = local["u"]
         latent = {"latent": np.asarray(u.mean()), "sd": np.asarray(u.std())}
         return {"component": probs.argmax(axis=1), "probability": probs, **latent}
 
@@ -229,7 +230,8 @@ def dynamic_build(settings: Any, data: Data) -> Any:
 
 def dynamic_score(run: FittedRun) -> RowScore:
     """A tight bound on log p of each held-out sequence, per step, in the units of the data."""
-    table, draws = run.data.test, run.settings.test_draws
+    table = run.data.test
+    draws = run.settings.test_draws
     y, mask = networks.arrange_sequences(table, run.settings)
     bound = np.asarray(
         run.model.bound(run.fit, (y, mask), key=run.key, num_samples=draws), np.float64

@@ -157,7 +157,8 @@ def _entries(draws: Mapping[str, Any]) -> tuple[list[str], np.ndarray]:
     names: list[str] = []
     columns = []
     for path, leaf in jax.tree_util.tree_flatten_with_path(dict(draws))[0]:
-        name, x = jax.tree_util.keystr(path, simple=True, separator="."), np.asarray(leaf, float)
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        x = np.asarray(leaf, float)
         names += [
             f"{name}[{', '.join(map(str, place))}]" if place else name
             for place in np.ndindex(*x.shape[1:])

@@ -59,8 +59,8 @@ def _log_marginal(
     means: Float[Array, " D"],
     variance: Float[Array, " D"],
 ) -> Float[Array, ""]:
-    """log N(y; m, W W' + Psi) over the known entries of y: a missing entry gets variance 1 and no
-    residual."""
+    """log N(y; m, W W' + Psi) over the known entries of y; others have variance 1 and residual
+    0."""
     is_known = ~jnp.isnan(y)
     residual = jnp.where(is_known, y - means, 0.0)
     known_loadings = jnp.where(is_known[:, None], loadings, 0.0)
@@ -73,7 +73,9 @@ def _log_marginal(
 def _score_entries(run: FittedRun) -> RowScore:
     mean, variance = predict_entries(run)
     rows, columns = np.nonzero(np.isfinite(run.data.test.x))
-    y, m, v = run.data.test.x[rows, columns], mean[rows, columns], variance[rows, columns]
+    y = run.data.test.x[rows, columns]
+    m = mean[rows, columns]
+    v = variance[rows, columns]
     deviation = table_units(run.data.test).deviation[columns]
     log_densities = -0.5 * ((y - m) ** 2 / v + np.log(2 * np.pi * v)) - np.log(deviation)
     error = np.sqrt(np.mean((deviation * (y - m)) ** 2))

@@ -195,7 +195,8 @@ def _dropped_note(table: TypedTable, lacking: Mapping[str, np.ndarray], is_train
 
 def load(config: Any) -> Data:
     """The table in two parts, rows of each at random."""
-    frame, share = _read(config, config.data.path), config.data.held_out
+    frame = _read(config, config.data.path)
+    share = config.data.held_out
     number = round(share * frame.num_rows)
     if share and not 0 < number < frame.num_rows:
         raise fail(
@@ -493,7 +494,8 @@ def _all_group_effects(model: Glmm, draws: Any) -> list[Block]:
     """The effects of the groups of each factor, for each of its terms."""
     blocks: list[Block] = []
     for factor in model.design.factors:
-        u, names = draws.effects[factor.name], list(factor.levels)
+        u = draws.effects[factor.name]
+        names = list(factor.levels)
         levels = model.design.against or (None,)
         labels = [(label, level) for level in levels for label in factor.labels]
         for i, (label, level) in enumerate(labels):
@@ -529,12 +531,10 @@ def transform(run: FittedRun, frame: Frame, tell: Tell) -> RowResults:
         for i, level in enumerate(levels):
             by_level[f"{name}[{level}]"] = getattr(prediction, name)[:, i]
     likeliest = prediction.mean.argmax(1).astype(float)
-    ends = (
-        {}
-        if prediction.lowest is None
-        else {"lowest": prediction.lowest, "highest": prediction.highest}
-    )
-    return {"mean": likeliest, **by_level, **ends}
+    results = {"mean": likeliest, **by_level}
+    if prediction.lowest is not None:
+        results |= {"lowest": prediction.lowest, "highest": prediction.highest}
+    return results
 
 
 LISTING = Listing(

@@ -153,7 +153,8 @@ def draw(run: FittedRun, table: Any, key: PRNGKeyArray, num_draws: int, groups: 
     of the population."""
     del groups  # each row has its group
     keys = jax.random.split(key, 4)
-    group, train = group_numbers(run.data.train, table), run.data.train
+    group = group_numbers(run.data.train, table)
+    train = run.data.train
     sampled = run.fit.sample(keys[0], num_draws)
     q = run.fit.locals(group_data(train, run.settings), key=run.key)["coefficients"]
     group_coefficients = q.sample(keys[1], (num_draws,))

@@ -71,7 +71,8 @@ likeliest_paths = jax.jit(jax.vmap(lambda z: z.mode()))
 
 def describe(run: FittedRun) -> list[Block]:
     """States, the transition matrix, paths and the rows by state."""
-    name, columns = run.settings.emission.name, run.data.names
+    name = run.settings.emission.name
+    columns = run.data.names
     y, mask = padded_sequences(run.data.train)
     z = run.fit.locals((y, mask), key=run.key)["z"]
     paths = np.where(mask, np.asarray(likeliest_paths(z)), -1)
@@ -195,7 +196,8 @@ def factorial_score(run: FittedRun) -> RowScore:
 
 def factorial_describe(run: FittedRun) -> list[Block]:
     """The contribution and duration of each state of each chain, and the likeliest paths."""
-    settings, columns = run.settings, list(run.data.names)
+    settings = run.settings
+    columns = list(run.data.names)
     point = run.point("contributions")
     shape = settings.num_chains, settings.num_states, len(columns)
     contributions = np.asarray(point.coefficients, float).T.reshape(shape)

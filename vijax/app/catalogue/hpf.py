@@ -64,7 +64,8 @@ def learns(settings: Any, data: Data) -> Any:
 
 def describe(run: FittedRun) -> list[Block]:
     """The items of each component, the effects of features, and rankings of hidden items."""
-    items, names = np.asarray(run.point("items"), np.float64), run.data.names
+    items = np.asarray(run.point("items"), np.float64)
+    names = run.data.names
     train = run.data.train if run.data.test is None else run.data.test
     sample = train[spread_rows(train.num_documents, MOST_READ)]
     weight = items.sum(axis=0) * run.fit.predict(sample).mean(axis=0)

@@ -1,5 +1,4 @@
-"""Models of Gaussian predictors on the command line: Gaussian processes and generalised linear
-models."""
+"""Gaussian processes and generalised linear models on the command line."""
 
 from __future__ import annotations
 
@@ -75,7 +74,8 @@ def score(run: FittedRun) -> RowScore:
 def transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
     """The prediction of each row, and an interval; see `predictions`."""
     q, _ = posterior_and_hyper(run)
-    law, classes = run.model.law(q), run.data.train.classes
+    law = run.model.law(q)
+    classes = run.data.train.classes
 
     def read(x: np.ndarray) -> RowResults:
         mean, variance = run.model.predict(q, x)
@@ -117,7 +117,8 @@ def hyper_table(run: FittedRun) -> Table:
     if run.settings.likelihood.name == "gaussian":
         name = "noise (standard deviation)"
     rows.append([name, numbers(1.0 / np.sqrt(np.asarray(q[NOISE].mean(), float)))])
-    target, unit = run.data.train.target, run.model.measure.unit
+    target = run.data.train.target
+    unit = run.model.measure.unit
     note = (
         f"The noise is in units of {target}; scales are in units of its standard deviation, "
         f"{unit:.4g}."
@@ -169,7 +170,8 @@ GpSettings = model_section(
 def build_gp(settings: Any, data: Data) -> Any:
     """The model, of the training rows."""
     length: Any = jnp.full(len(data.names), settings.length) if settings.ard else settings.length
-    (x, y), law = pairs(data.train, settings), make_option(settings.likelihood)
+    (x, y) = pairs(data.train, settings)
+    law = make_option(settings.likelihood)
     hyper = {"scale": jnp.asarray(settings.scale), "length": jnp.asarray(length)}
     return build_from_section(settings, data, x=x, y=y, likelihood=law, hyper=hyper)
 
@@ -188,7 +190,8 @@ def describe_gp(run: FittedRun) -> list[Block]:
 
 def _hyper_table(run: FittedRun) -> Table:
     """Hyperparameters; lengths in the units of the columns if each has its own, or there is one."""
-    units, table = table_units(run.data.train), hyper_table(run)
+    units = table_units(run.data.train)
+    table = hyper_table(run)
     if run.settings.ard or len(run.data.names) == 1:
         _, hyper = posterior_and_hyper(run)
         lengths = units.spread(np.asarray(hyper["length"], float))
@@ -303,7 +306,8 @@ def describe_linear(run: FittedRun) -> list[Block]:
     names = list(run.data.names) + ["intercept"] * run.settings.intercept
     rows = table_units(run.data.train).coefficients(run.settings.intercept)
     mean, variance = run.model.predict(q, jnp.asarray(rows, jnp.result_type(float)))
-    law, train = run.model.law(q).name, run.data.train
+    law = run.model.law(q).name
+    train = run.data.train
     name = (train.classes or ("", train.target))[1]
     scales = table_units(train).spread(np.std(train.x, axis=0))
     predictor = views.predictor_name(law, train.target, train.classes)

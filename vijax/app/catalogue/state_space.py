@@ -65,7 +65,8 @@ def _score_entries(run: FittedRun) -> RowScore:
 
 def describe(run: FittedRun) -> list[Block]:
     """Modes of the dynamics, loadings and noise, and smoothed courses of the first sequence."""
-    columns, size = list(run.data.names), run.settings.num_states
+    columns = list(run.data.names)
+    size = run.settings.num_states
     dynamics, observation = (run.point(name) for name in ("dynamics", "observation"))
     loadings = np.asarray(observation.coefficients, float)
     noise = 1 / np.sqrt(np.maximum(np.asarray(observation.precision, float), 1e-30))
@@ -99,7 +100,8 @@ def courses(run: FittedRun, loadings: np.ndarray, noise: np.ndarray) -> list[Blo
     y, mask = (part[:1] for part in padded_sequences(run.data.train))
     steps = int(mask.sum())
     value, cov = (part[0, :steps] for part in moments(run.fit.locals((y, mask), key=run.key)["x"]))
-    times, units = sequence_times(run.data.train, 0), table_units(run.data.train)
+    times = sequence_times(run.data.train, 0)
+    units = table_units(run.data.train)
     time = times.at
     sequence_names = run.data.train.group_names or ("all",)
     columns = run.data.names[: len(loadings)]

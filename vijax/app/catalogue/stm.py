@@ -68,7 +68,8 @@ class DocumentsWithColumns(Corpus):
 
     def __getitem__(self, rows: Any) -> Corpus:
         table = self.beside.rows(np.arange(self.num_documents)[rows])
-        return dataclasses.replace(super().__getitem__(rows), beside=table)  # type: ignore[call-arg]
+        part = super().__getitem__(rows)
+        return dataclasses.replace(part, beside=table)  # type: ignore[call-arg]
 
 
 def _with_columns(
@@ -252,13 +253,15 @@ def _curves(effects: Effects, beside: TypedTable, labels: Mapping[int, str]) -> 
         if len(np.unique(values)) < LEAST_VALUES:
             continue
         x = np.linspace(values.min(), values.max(), NUM_PLACES)
-        rows = {other: np.repeat(np.array([fixed[other]], object), len(x)) for other in columns}
+        rows = {column: np.repeat(np.array([fixed[column]], object), len(x)) for column in columns}
         shares = effects.at({**rows, name: x})
         mean, low, high = (part[list(labels)] for part in (shares.mean, shares.low, shares.high))
-        others = [other for other in columns if other != name]
-        fixed_text = ", ".join(f"{other} = {blocks.show_number(fixed[other])}" for other in others)
+        fixed_columns = [column for column in columns if column != name]
+        fixed_text = ", ".join(
+            f"{column} = {blocks.show_number(fixed[column])}" for column in fixed_columns
+        )
         note = "Expected shares, with 90 % intervals."
-        if others:
+        if fixed_columns:
             note = f"Expected shares, with 90 % intervals; {fixed_text}."
         yield Curves(f"Shares along {name}", name, list(labels.values()), x, mean, low, high, note)
 
@@ -278,7 +281,8 @@ def _middle(column: TypedColumn) -> Any:
 
 def _words_by_group(model: Stm, run: FittedRun, labels: Mapping[int, str]) -> Table:
     """The words frequent in a topic and exclusive to a group, for each topic and group."""
-    words, names = model.words(run.fit), run.data.names
+    words = model.words(run.fit)
+    names = run.data.names
     rows = []
     for k in labels:
         leading = np.argsort(-frex(words[:, k]), axis=1, kind="stable")[:, :NUM_WORDS]

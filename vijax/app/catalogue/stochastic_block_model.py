@@ -30,11 +30,14 @@ Settings = model_section(
 
 # --- the score ------------------------------------------------------------------------------------
 def score(run: FittedRun) -> RowScore:
-    """Log predictive probability of each held-out pair, sum_kl q(z_i = k) q(z_j = l) E[p(y_ij |
-    B_kl)]."""
+    """Log predictive probability of each held-out pair.
+
+    It is sum_kl q(z_i = k) q(z_j = l) E[p(y_ij | B_kl)].
+    """
     test = run.data.test
     rows, columns = np.nonzero(test.pairs)
-    y, q = test.x[rows, columns], memberships(run, run.data.train)
+    y = test.x[rows, columns]
+    q = memberships(run, run.data.train)
     chance = np.einsum("nk,nkl,nl->n", q[rows], _chances(run, y), q[columns])
     remarks = ""
     if run.settings.edges == "bernoulli" and 0 < y.sum() < len(y):
@@ -77,9 +80,11 @@ def _area(chance: Float[np.ndarray, " n"], linked: np.ndarray) -> float:
 # --- the page -------------------------------------------------------------------------------------
 def describe(run: FittedRun) -> list[Block]:
     """Blocks, the rates between them, the graph in the order of blocks, and every node's block."""
-    names, q = run.data.train.columns, memberships(run, run.data.train)
+    names = run.data.train.columns
+    q = memberships(run, run.data.train)
     size = q.shape[1]
-    block, certainty = q.argmax(axis=1), q.max(axis=1)
+    block = q.argmax(axis=1)
+    certainty = q.max(axis=1)
     order = np.lexsort((-certainty, block))
     nodes_by_block = [order[block[order] == k] for k in range(size)]
     weights = np.asarray(run.point("weights"), float)

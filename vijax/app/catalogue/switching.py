@@ -70,7 +70,8 @@ def motion_blocks(
     """Each state's share, duration, modes and noise; transitions; coefficients of the dynamics."""
     on_path = paths[paths >= 0]
     share = np.bincount(on_path, minlength=run.settings.num_states) / max(len(on_path), 1)
-    point, units = run.point("dynamics"), table_units(run.data.train)
+    point = run.point("dynamics")
+    units = table_units(run.data.train)
     coefficients = np.array(point.coefficients, float)
     if coefficients.shape[1] > len(names):
         coefficients[:, : len(names)] += run.settings.persistence * np.eye(len(names))
@@ -115,7 +116,8 @@ def _mode(coefficients: np.ndarray) -> list[Any]:
 
 def describe(run: FittedRun) -> list[Block]:
     """States with their dynamics, the transition matrix, and paths."""
-    settings, columns = run.settings, list(run.data.names)
+    settings = run.settings
+    columns = list(run.data.names)
     dim = num_outputs(settings, columns)
     y, mask = padded_sequences(run.data.train)
     z = run.fit.locals((y, mask), key=run.key)["z"]
@@ -157,7 +159,8 @@ SldsSettings = model_section(
 
 def slds_score(run: FittedRun) -> RowScore:
     """Bound on the log density of held-out sequences, per step, in the units of the data."""
-    table, dim = run.data.test, num_outputs(run.settings, run.data.names)
+    table = run.data.test
+    dim = num_outputs(run.settings, run.data.names)
     y, mask = padded_sequences(table)
     is_known = np.isfinite(table.x[:, :dim])
     scales = np.where(is_known, np.log(table_units(table).deviation[:dim]), 0.0).sum(axis=1)
@@ -167,12 +170,15 @@ def slds_score(run: FittedRun) -> RowScore:
 
 def slds_describe(run: FittedRun) -> list[Block]:
     """States with their dynamics, loadings and noise, courses and paths."""
-    settings, columns = run.settings, list(run.data.names)
-    dim, size = num_outputs(settings, columns), settings.latent_dim
+    settings = run.settings
+    columns = list(run.data.names)
+    dim = num_outputs(settings, columns)
+    size = settings.latent_dim
     y, mask = padded_sequences(run.data.train)
     z = run.fit.locals((y, mask), key=run.key)["z"]
     paths = np.where(mask, np.asarray(hmm.likeliest_paths(z)), -1)
-    observation, units = run.point("observation"), table_units(run.data.train)
+    observation = run.point("observation")
+    units = table_units(run.data.train)
     loadings = np.asarray(observation.coefficients, float)
     noise = 1 / np.sqrt(np.maximum(np.asarray(observation.precision, float), 1e-30))
     axes = [f"path {q + 1}" for q in range(size)]
@@ -211,7 +217,8 @@ def slds_transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
         return states | {"expected": expected, "sd": sd, "path": path, "path_sd": path_sd}
 
     results = read_sequences_in_blocks(read, table, check_data(run, padded_sequences(table)), tell)
-    units, dim = table_units(table), num_outputs(run.settings, run.data.names)
+    units = table_units(table)
+    dim = num_outputs(run.settings, run.data.names)
     if units.scaled:
         results["expected"] = results["expected"] * units.deviation[:dim] + units.mean[:dim]
         results["sd"] = results["sd"] * units.deviation[:dim]

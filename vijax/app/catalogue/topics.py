@@ -62,7 +62,7 @@ def topics_block(run: FittedRun, proportions: Proportions | None = None) -> Topi
         takes `Fit.transform`.
     """
     proportions = proportions or (lambda sample, rows: run.fit.transform(sample, key=run.key))
-    # A topic that maximum likelihood has emptied has no words: all are made equally probable, not 0/0.
+    # A topic emptied by maximum likelihood gets equal probabilities of words, instead of 0/0.
     concentration = np.maximum(np.asarray(run.posterior["topics"].concentration, np.float64), 1e-10)
     probs = concentration / concentration.sum(axis=1, keepdims=True)
     topics = summarise(
@@ -82,8 +82,7 @@ def topic_results(shares: Float[np.ndarray, "docs K"]) -> RowResults:
 
 
 def typical_documents(corpus: Any, proportions: Proportions) -> list[list[Document]]:
-    """For each topic the documents with the largest share of it, among `MOST_READ` spread
-    evenly."""
+    """For each topic the documents with the largest share of it, among `MOST_READ`."""
     rows = spread_rows(corpus.num_documents, MOST_READ)
     sample = corpus[rows]
     shares = np.asarray(proportions(sample, rows))
@@ -280,8 +279,7 @@ PlsaSettings = model_section(
 
 
 def score_plsa(run: FittedRun) -> Any:
-    """Document completion: held-out documents have no parameters, so shares get the prior
-    Dirichlet."""
+    """Document completion, with a Dirichlet prior for the shares of held-out documents."""
     from vijax.evaluate import document_completion
 
     return document_completion(_words(run), run.settings.alpha, run.data.test, run.key)

@@ -460,7 +460,9 @@ def _text(block: Block, most: int, folder: str) -> str:
         return f"{block.title}\n{_align(block.header, block.rows, most, csv_hint)}{note}"
     if isinstance(block, Intervals) and block.most > 0:
         interval_rows = list(zip(block.labels, block.mean, block.deviation, strict=True))
-        return f"{block.title}\n{_align(['', 'mean', 'deviation'], interval_rows, min(most, block.most), csv_hint)}"
+        most = min(most, block.most)
+        lines = _align(["", "mean", "deviation"], interval_rows, most, csv_hint)
+        return f"{block.title}\n{lines}"
     if isinstance(block, Curves):
         return f"{block.title}\n{_align(*_places(block), most)}\n  {block.note}"
     if isinstance(block, Heat) and len(block.columns) <= 12:

@@ -40,7 +40,8 @@ def bubble_map(bubbles: Sequence[Bubble], num_names: int = 18) -> str:
     discs: list[str] = []
     names: list[str] = []
     for i in sorted(range(len(bubbles)), key=lambda i: -bubbles[i].size):
-        (x, y), bubble = places[i].tolist(), bubbles[i]
+        (x, y) = places[i].tolist()
+        bubble = bubbles[i]
         discs.append(_disc(bubble, x, y, radius[i]))
         if len(names) < num_names:
             names += _name(bubble.label, x, y, radius[i], side, boxes)

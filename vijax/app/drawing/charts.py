@@ -60,13 +60,11 @@ def _csv_link(name: str, text: str, part: str) -> str:
     """A link that saves a CSV file from the page itself; "" for a long file."""
     if len(text) > LARGEST_FILE:
         return ""
-    data, part_name = (
-        urllib.parse.quote(text, safe=",;:/()+", errors="replace"),
-        part.replace("_", " "),
-    )
+    data = urllib.parse.quote(text, safe=",;:/()+", errors="replace")
+    label = f"CSV of{part.replace('_', ' ')}" if part else "CSV"
     return (
         f'<a class="save" download="{escape(name)}.csv" href="data:text/csv;charset=utf-8,{data}" '
-        f'title="Save {escape(name)}.csv">CSV{f" of{part_name}" if part_name else ""}</a>'
+        f'title="Save {escape(name)}.csv">{label}</a>'
     )
 
 
@@ -110,8 +108,7 @@ MOST_TITLED = 100
 
 
 def lines(block: blocks.Lines, *least: float) -> str:
-    """A curve in its band, over points; for `least` see `vijax.app.drawing.svg.axis`,
-    vertically."""
+    """A curve in its band, over points; `least` as in `svg.axis`, for the vertical axis."""
     rows = spread_rows(len(block.x), MOST_ON_CURVE) if len(block.x) else ()
     select = lambda values: [values[i] for i in rows]
     x = axis([*block.x, *block.points_x], LEFT, WIDTH - RIGHT, margin=0.0)
@@ -186,7 +183,8 @@ def scatter(block: blocks.Scatter) -> str:
 
 def intervals(block: blocks.Intervals) -> str:
     """A line for each quantity, two standard deviations to either side of its mean."""
-    left, row = 8 + LETTER * min(24, max(len(str(label)) for label in block.labels)), 19
+    left = 8 + LETTER * min(24, max(len(str(label)) for label in block.labels))
+    row = 19
     height = row * len(block.labels) + 26
     pairs = [(m, d) for m, d in zip(block.mean, block.deviation, strict=True) if are_numbers(m, d)]
     ends = [m + side * d for m, d in pairs for side in (-2, 2)]
@@ -275,7 +273,8 @@ def images(block: blocks.Images) -> str:
     left = 8 + LETTER * min(18, max((len(str(label)) for label in block.labels), default=0))
     step = min(90.0, (WIDTH - left - RIGHT) / across)
     size = (step - 4) / max(block.width, block.height)
-    row, (low, high) = size * block.height + 6, blocks.pixel_range(block)
+    row = size * block.height + 6
+    (low, high) = blocks.pixel_range(block)
     parts = []
     for i, (label, row_images) in enumerate(zip(block.labels, block.images, strict=True)):
         place = f'x="{left - 6:.0f}" y="{row * i + row / 2 + 4:.1f}" text-anchor="end"'
@@ -306,7 +305,8 @@ def _draw_image(shades: Sequence[int], width: int, left: float, top: float, size
 def strips(block: blocks.Strips) -> str:
     """A row for each sequence, a colour for each state."""
     longest = max((len(row) for row in block.states), default=1)
-    left, row = 8 + LETTER * min(18, max(len(str(label)) for label in block.labels)), 18
+    left = 8 + LETTER * min(18, max(len(str(label)) for label in block.labels))
+    row = 18
     width = (WIDTH - left - RIGHT) / max(longest, 1)
     parts = []
     for i, (label, states) in enumerate(zip(block.labels, block.states, strict=True)):
@@ -369,7 +369,8 @@ def curves(block: blocks.Curves) -> str:
 
 def arcs(block: blocks.Arcs) -> str:
     """Names below one another, and an arc for each edge, wider for larger weights."""
-    row, left = 19, 12 + LETTER * min(28, max((len(name) for name in block.names), default=1))
+    row = 19
+    left = 12 + LETTER * min(28, max((len(name) for name in block.names), default=1))
     heaviest = max((weight for *_, weight in block.edges), default=1.0) or 1.0
     place = lambda i: row * i + 11
     parts = [

@@ -35,8 +35,7 @@ def tables(page_blocks: Iterable[blocks.Block]) -> Iterator[tuple[str, str]]:
 
 
 def csv_text(header: Sequence[Any], rows: Iterable[Sequence[Any]]) -> str:
-    """A header and rows as CSV; missing values are empty, and formulas of spreadsheets are
-    quoted."""
+    """A header and rows as CSV; missing values are empty, formulas of spreadsheets quoted."""
     return "".join(",".join(map(_cell, row)) + "\n" for row in itertools.chain([header], rows))
 
 

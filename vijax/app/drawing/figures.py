@@ -228,9 +228,9 @@ def strips(block: blocks.Strips) -> Figure:
 
 
 def course(block: blocks.Course) -> Figure:
-    """The columns of a sequence over the colours of its path, and the probabilities of its
-    states."""
-    number, edges = len(block.columns), blocks.step_edges(block)
+    """The columns of a sequence over the colours of its path, and probabilities of states."""
+    number = len(block.columns)
+    edges = blocks.step_edges(block)
     middles = (0.5 * (edges[1:] + edges[:-1]))[: len(block.states)]
     figure = new_figure(7.0, 0.9 + 1.2 * number + 0.8)
     axes = np.atleast_1d(

@@ -79,8 +79,7 @@ def chart(
     y_label: str,
     classes: Mapping[int, str] | None = None,
 ) -> str:
-    """A drawing over a grid, with the name of its horizontal axis and the colours of classes
-    below."""
+    """A drawing over a grid, above the name of its horizontal axis and the colours of classes."""
     legend_text, height = legend(classes or {}, LEFT, HEIGHT + 2)
     return (
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT + height}" role="img" '
@@ -98,7 +97,9 @@ def legend(classes: Mapping[int, str], left: float, top: float) -> tuple[str, in
     >>> legend({}, 0.0, 0.0)
     ('', 0)
     """
-    parts, x, line = [], left, 0
+    parts = []
+    x = left
+    line = 0
     for k, name in classes.items():
         text = shorten(name, 24)
         wide = 20 + LETTER * len(text) + 8

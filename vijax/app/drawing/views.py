@@ -22,7 +22,8 @@ class Plane:
         x = np.nan_to_num(np.asarray(x, float))
         self.centre = np.zeros(x.shape[1]) if x.shape[1] == 2 else x.mean(axis=0)
         if x.shape[1] == 2:
-            self.directions, self.labels = np.eye(2), tuple(columns)
+            self.directions = np.eye(2)
+            self.labels = tuple(columns)
         else:
             _, lengths, rows = np.linalg.svd(x - self.centre, full_matrices=False)
             signs = np.sign(rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)])
@@ -74,7 +75,8 @@ def scatter(
     names: Sequence[str] = (),
 ) -> Scatter:
     """Rows by class, and the outlines of Gaussians (class, mean, covariance)."""
-    plane, rows = Plane(x, columns), spread_rows(len(x))
+    plane = Plane(x, columns)
+    rows = spread_rows(len(x))
     points = plane.points(x[rows])
     outlines = [
         (k, *plane.ellipse(np.asarray(mean), np.asarray(cov))) for k, mean, cov in gaussians

@@ -49,7 +49,9 @@ def fit_at_once(
     It depends on data and key alone: a fit repeated, or resumed from its stage, is the same. The
     state counts the steps of the trace.
     """
-    config, data, model = plan.config, plan.training, plan.algorithm.spec.model
+    config = plan.config
+    data = plan.training
+    model = plan.algorithm.spec.model
     options = option_settings(config.algorithm)
     if config.fit.batch_size is not None:
         options["batch_size"] = config.fit.batch_size

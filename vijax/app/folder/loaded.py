@@ -143,9 +143,9 @@ class Run:
           ConfigError: the model has no score.
           ValueError: data that cannot be read, or are unlike the run's.
         """
-        return self.scored(new, column, seed, say)[1]
+        return self.score_with_data(new, column, seed, say)[1]
 
-    def scored(
+    def score_with_data(
         self, new: Any, column: str | None, seed: int, say: Callable[[str], Any]
     ) -> tuple[FittedRun, Any]:
         """The fit with other data as its test data, and its `score` of them."""
@@ -159,7 +159,7 @@ class Run:
                 say(note)
             data = Data(self.seen.data.train, test_data)
             fitted_run = self.seen._replace(data=data, key=jax.random.key(seed))
-            return fitted_run, listing.scored(fitted_run)
+            return fitted_run, listing.score_test_data(fitted_run)
 
     def sample(self, key: PRNGKeyArray, num_draws: int) -> dict[str, Any]:
         """Independent draws of the globals, see `vijax.Fit.sample`."""

@@ -1,5 +1,4 @@
-"""The files that a run writes as it runs, metrics and checkpoints. A failed write does not stop the
-run."""
+"""Files that a run writes as it runs, metrics and checkpoints. A failed write does not stop it."""
 
 from __future__ import annotations
 
@@ -51,9 +50,13 @@ class Recorder:
         self.score_step = -1
         self.spent = 0.0  # seconds for scores and files
         self.seconds = self._seconds_before = seconds
-        self._folder, self._config, self._score, self._warn = folder, config, score, warn
+        self._folder = folder
+        self._config = config
+        self._score = score
+        self._warn = warn
         self._team = team or Alone()
-        self._evaluate_every, self._checkpoint_every_s = evaluate_every, checkpoint_every_s
+        self._evaluate_every = evaluate_every
+        self._checkpoint_every_s = checkpoint_every_s
         self._pending: list[dict[str, Any]] = []
         self._written_at = self._saved_at = time.perf_counter()
 
@@ -98,7 +101,8 @@ class Recorder:
             return False
         step = int(progress.state.step)
         try:
-            self.latest_score, self.score_step = self._score(progress), step
+            self.latest_score = self._score(progress)
+            self.score_step = step
         except (ArithmeticError, np.linalg.LinAlgError) as error:
             self._warn(f"no held-out score at step {step}: {error}. The run goes on.")
             return False
@@ -129,7 +133,8 @@ class Recorder:
 
 def step_records(progress: Any, seconds: float) -> list[dict[str, Any]]:
     """One record for each step since the last call."""
-    trace, elbo = progress.trace, elbo_per_datum(progress)
+    trace = progress.trace
+    elbo = elbo_per_datum(progress)
     return [
         {
             "kind": "step",

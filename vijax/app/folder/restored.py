@@ -1,5 +1,4 @@
-"""The fit of a run folder, finished or not. No code in the folder is executed unless the user
-allows it."""
+"""The fit of a run folder, finished or not. Code in the folder needs the permission of the user."""
 
 from __future__ import annotations
 

@@ -111,7 +111,8 @@ def mend_config(folder: Path, say: Say) -> None:
 
 def keep_names(folder: Path, names: tuple[str, ...]) -> None:
     """Adds names of topics to config.toml; they replace earlier names of the same topics."""
-    path, config = folder / "config.toml", read_run_config(folder)
+    path = folder / "config.toml"
+    config = read_run_config(folder)
     if not hasattr(config.page, "names"):
         raise ConfigError(f"--name: a run of {config.listing.name}, which has no topics to name")
     names_by_topic = {line.partition(":")[0].strip(): line for line in (*config.page.names, *names)}
@@ -178,7 +179,8 @@ def _data_facts(plan: Plan) -> dict[str, Any]:
 
 def check_same_data(folder: Path, plan: Plan) -> None:
     """Raises a `ConfigError` if the data differ from those with which the run began."""
-    then, facts = read_facts(folder), _data_facts(plan)
+    then = read_facts(folder)
+    facts = _data_facts(plan)
     then.pop(KEPT, None)
     if UNITS not in then:  # a run of an earlier version
         facts.pop(UNITS)
@@ -285,7 +287,8 @@ COMPARED = ("vijax", "python", *PACKAGES, "compiled_esteps")
 
 def note_versions(folder: Path, step: int) -> str:
     """Records changed versions of the software on resume; returns a remark on them, or ""."""
-    versions, record = _versions_now(), _read_versions(folder)
+    versions = _versions_now()
+    record = _read_versions(folder)
     if record is None:
         write_json(folder / "versions.json", versions | {"resumed_at_step": step})
         return (

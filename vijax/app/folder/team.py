@@ -180,7 +180,8 @@ class Team(Alone):
         folder, step = Path(first["folder"]), first["step"]
         watch = self._watch_folder(folder, say)
         self._end_early_watch()
-        self._begun, self._watch = True, watch
+        self._begun = True
+        self._watch = watch
         try:
             yield folder, step
             self._meet()  # all wait until process 0 has written its pages

@@ -54,8 +54,8 @@ DEFAULT_MODEL = "lda"
 
 LONGEST_NAME = 100
 FOLDER_NAME = Limit(
-    lambda name: name.isprintable() and not set(name) & set("/\\:") and name[:1] not in ("", ".", " ")
-    and len(name.encode()) <= LONGEST_NAME,
+    lambda name: name.isprintable() and not set(name) & set("/\\:")
+    and name[:1] not in ("", ".", " ") and len(name.encode()) <= LONGEST_NAME,
     f"a name that a folder may have: at most {LONGEST_NAME} bytes, no slash, backslash, colon or "
     "control character, no dot or space in front",
 )  # fmt: skip

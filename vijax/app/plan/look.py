@@ -234,47 +234,51 @@ def look_at_table(data: str, listing: Any, config: Any, user_settings: Mapping[s
         _make_column(name, values, words_as_missing(raw, name)) for name, values in raw.items()
     ]
     facts = [*_facts(table), *notes]
-    known = flatten(config)
-    if "model.formula" in known:
+    flat_config = flatten(config)
+    if "model.formula" in flat_config:
         return _look_for_formula(raw, table, facts, data, user_settings)
-    named = {
+    named_columns = {
         name: _named_columns(table, user_settings, f"data.{name}", data)
         for name in ("target", "group", "columns")
     }
     target, why_target = None, ""
-    if listing.target is not None and "model.image" not in known:
+    if listing.target is not None and "model.image" not in flat_config:
         kind = listing.target(config.model)
-        target, why_target = _target(named["target"], table, kind, data, listing.name)
-    group, times = _group_and_times(raw, table, named, target, listing, user_settings, data)
-    columns, unused, lacking = _modelled_columns(table, named, target, group, times, listing)
+        target, why_target = _target(named_columns["target"], table, kind, data, listing.name)
+    group, times = _group_and_times(raw, table, named_columns, target, listing, user_settings, data)
+    columns, unused, lacking = _modelled_columns(
+        table, named_columns, target, group, times, listing
+    )
     if not columns:
         raise ConfigError(
             f"{data}: no column of numbers is left to learn from: {'; '.join(map(str, table))}"
         )
     settings: dict[str, Any] = {"data.columns": [column.name for column in columns]}
-    why = {"data.columns": f"Left out: {unused}."} if unused else {}
+    reasons = {"data.columns": f"Left out: {unused}."} if unused else {}
     if times:
         settings["data.order"] = times[0] if len(times) == 1 else list(times)
-        why["data.order"] = "The time of each row; it is not modelled."
+        reasons["data.order"] = "The time of each row; it is not modelled."
     if target is not None:
         settings["data.target"] = target.name
-        why["data.target"] = why_target
+        reasons["data.target"] = why_target
     if group is not None:
         settings["data.group"] = group.name
-        why["data.group"] = f"{group.distinct:,} different in {group.number:,} rows."
+        reasons["data.group"] = f"{group.distinct:,} different in {group.number:,} rows."
     if lacking.any() and not (listing.in_time and not listing.unseen):
         settings["data.missing"] = "drop"
         effect = "rows lack a cell, and are left out"
         if listing.in_time:
             effect = "steps lack a cell, and count as not seen"
-        why["data.missing"] = f"{int(lacking.sum()):,} of {len(lacking):,} {effect}."
+        reasons["data.missing"] = f"{int(lacking.sum()):,} of {len(lacking):,} {effect}."
     settings["data.held_out"] = _held_out_share(table, group, listing)
     if listing.wants_group and group is None:
-        why["data.held_out"] = "No column looks like groups, and so all rows are one."
-    settings |= _emission(columns, known) | _networks(columns, known)
-    if known["fit.batch_size"] is not None:
-        settings["fit.batch_size"] = min(known["fit.batch_size"], max(1, table[0].number // 4))
-    return Look(facts, settings, why, TIED_TO_DATA)
+        reasons["data.held_out"] = "No column looks like groups, and so all rows are one."
+    settings |= _emission(columns, flat_config) | _networks(columns, flat_config)
+    if flat_config["fit.batch_size"] is not None:
+        settings["fit.batch_size"] = min(
+            flat_config["fit.batch_size"], max(1, table[0].number // 4)
+        )
+    return Look(facts, settings, reasons, TIED_TO_DATA)
 
 
 def _group_and_times(
@@ -435,20 +439,21 @@ MOST_CLASSES = 6
 def _look_for_formula(
     raw: Columns, table: list[Column], facts: list[str], data: str, user_settings: Mapping[str, Any]
 ) -> Look:
-    """A formula for the likeliest response: a term for each other column, an effect for each
-    group."""
+    """A formula for the likeliest response: a term for each column, an effect for each group."""
     settings: dict[str, Any] = {"data.held_out": 0.1 if table[0].number >= 10 else 0.0}
     if "model.formula" in user_settings:
         return Look(facts, settings)
     kinds = {name: column.kind for name, column in typed_table(raw).columns.items()}
     full = [column for column in table if not column.missing]
     by_name = [c for c in full if set(words_of_name(c.name)) & TARGETS and c.suits("binary")]
-    target, why = _target(by_name, full, "binary" if by_name else "real", data, "glmm")
+    target, reason_for_target = _target(
+        by_name, full, "binary" if by_name else "real", data, "glmm"
+    )
     if by_name:
-        why = "By its name."
-    others = [c for c in full if c is not target and c.distinct > 1 and not c.identifies]
-    terms = [_term(column, kinds[column.name]) for column in others]
-    groups = [column for column in others if _names_groups(column, kinds[column.name])]
+        reason_for_target = "By its name."
+    candidates = [c for c in full if c is not target and c.distinct > 1 and not c.identifies]
+    terms = [_term(column, kinds[column.name]) for column in candidates]
+    groups = [column for column in candidates if _names_groups(column, kinds[column.name])]
     effects = [f"(1 | {quote_name(column.name)})" for column in groups]
     right_side = " + ".join([*filter(None, terms), *effects]) or "1"
     settings["model.formula"] = f"{quote_name(target.name)} ~ {right_side}"
@@ -460,7 +465,7 @@ def _look_for_formula(
         or (column.name not in in_formula and not _term(column, kinds[column.name]))
     ]
     left_out = f" Left out: {listed(unused)}." if unused else ""
-    reason = f"The response: {why}{left_out} Change the formula at will."
+    reason = f"The response: {reason_for_target}{left_out} Change the formula at will."
     return Look(facts, settings, {"model.formula": reason})
 
 
@@ -507,25 +512,25 @@ def _target(
         )
     best = max(candidates, key=lambda column: (_likeness(column, table), table.index(column)))
     if named:
-        why = "As you have said."
+        explanation = "As you have said."
     elif set(words_of_name(best.name)) & TARGETS:
-        why = "By its name."
+        explanation = "By its name."
     elif len(candidates) == 1:
-        why = f"The only column of {KINDS[kind]}."
+        explanation = f"The only column of {KINDS[kind]}."
     else:
         rank = "likeliest"
         if best is candidates[-1]:
             rank = "last"
         elif best is candidates[0]:
             rank = "first"
-        why = f"The {rank} column of {KINDS[kind]}; name another if it is not the one."
+        explanation = f"The {rank} column of {KINDS[kind]}; name another if it is not the one."
     alternatives = [column.name for column in candidates if column is not best]
     if alternatives and not named:
-        why += f" It could also be {listed(alternatives, 5)}."
+        explanation += f" It could also be {listed(alternatives, 5)}."
     if kind == "binary":
         classes = sorted(best.labels, key=lambda label: (_as_number(label), label))
-        why += f" What is modelled is the odds of {classes[-1]!r} against {classes[0]!r}."
-    return best, why
+        explanation += f" What is modelled is the odds of {classes[-1]!r} against {classes[0]!r}."
+    return best, explanation
 
 
 def _as_number(label: str) -> float:
@@ -623,8 +628,8 @@ def look_at_graph(data: str, listing: Any, config: Any, said: Mapping[str, Any])
     weights = [c.name for c in numbers if c not in end_columns]
     if weights:
         settings["data.weight"] = weights[0]
-    why = {"data.source": "The first two columns that can be names of nodes."}
-    return Look(facts, settings, why)
+    reasons = {"data.source": "The first two columns that can be names of nodes."}
+    return Look(facts, settings, reasons)
 
 
 # --- documents ------------------------------------------------------------------------------------
@@ -658,14 +663,14 @@ def look_at_ratings(data: str, listing: Any, config: Any, user_settings: Mapping
     rating = find_rating_scale(section)
     if rating is None:
         return _look_at_text(listing, config, section, {})
-    why = (
+    explanation = (
         f"Ratings in {rating.column!r} are from {rating.low:g} to {rating.high:g}: high ones "
         "count as taken. "
         f'count = "{rating.column}" takes ratings as counts instead, count = "none" every row once.'
     )
     section = dataclasses.replace(section, least=rating.least)
     look = _look_at_text(listing, config, section, {"data.least": rating.least})
-    return look._replace(why={**look.why, "data.least": why})
+    return look._replace(why={**look.why, "data.least": explanation})
 
 
 def _look_at_text(listing: Any, config: Any, section: Any, unusual: dict[str, Any]) -> Look:
@@ -676,12 +681,12 @@ def _look_at_text(listing: Any, config: Any, section: Any, unusual: dict[str, An
     facts = [_size(listing.source.columns, number, words, len(parts.names)), *parts.train.notes]
     readable = int(np.clip(5 * round(np.sqrt(words / 1000) / 5), 5, MOST_TOPICS))
     topics = readable if number >= 50 else max(2, number // 10)
-    why = {
+    reasons = {
         "model.num_topics": "Few enough to read: about the root of the thousands of words. "
         "Compare: --sweep."
     }
     settings = unusual | {"data.held_out": 0.1, "model.num_topics": topics} | _steps(config, number)
-    return Look(facts, settings, why)
+    return Look(facts, settings, reasons)
 
 
 def _size(columns: tuple[str, str], number: int, total: int, num_kinds: int) -> str:

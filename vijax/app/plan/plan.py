@@ -99,7 +99,8 @@ class Plan:
     @property
     def batch_size_note(self) -> str:
         """A note if `fit.batch_size` exceeds the number of documents (rows, sequences); else ""."""
-        size, total = self.config.fit.batch_size, self.num_groups
+        size = self.config.fit.batch_size
+        total = self.num_groups
         if size is None or size <= total:
             return ""
         unit = self.config.listing.unit
@@ -161,7 +162,8 @@ def complete_plan(config: Config, data: Data) -> Plan:
     plan = Plan(config, data)
     if not listing.reads_documents or getattr(config.algorithm, "lazy", True) is not None:
         return plan
-    section: Any = dataclasses.replace(config.algorithm, lazy=_is_faster_by_words(plan))  # type: ignore[call-arg]
+    lazy = _is_faster_by_words(plan)
+    section: Any = dataclasses.replace(config.algorithm, lazy=lazy)  # type: ignore[call-arg]
     return Plan(dataclasses.replace(config, algorithm=section), data, plan.model)
 
 

@@ -65,7 +65,8 @@ def to_json_text(page: TopicPage) -> str:
 
 
 def _payload(page: TopicPage) -> dict[str, Any]:
-    words, documents = page.words, page.documents
+    words = page.words
+    documents = page.documents
     return {
         "name": page.name,
         "tokens": page.tokens,
@@ -84,7 +85,8 @@ def _payload(page: TopicPage) -> dict[str, Any]:
 
 
 def _topic(topic: Topic, page: TopicPage) -> dict[str, Any]:
-    leading, documents = page.words.leading[topic.number], page.documents
+    leading = page.words.leading[topic.number]
+    documents = page.documents
     return {
         "number": topic.number,
         "name": topic.name,

@@ -52,7 +52,8 @@ class Run(NamedTuple):
 
 def read_run(folder: Path) -> Run:
     """A run, finished or not: of an unfinished one the newest checkpoint is described."""
-    config, result = read_run_config(folder), read_end(folder)
+    config = read_run_config(folder)
+    result = read_end(folder)
     if result is not None:
         return Run(folder, config, name_topics(result["blocks"], topic_names(config)), result)
     with config.in_precision():
@@ -185,7 +186,8 @@ def warn_once_of_letters() -> Iterator[None]:
 
 
 def _lead(run: Run) -> str:
-    algorithm, path = run.config.algorithm, run.config.data.path
+    algorithm = run.config.algorithm
+    path = run.config.data.path
     data = "the docstrings of installed packages" if path == "docstrings" else path
     estep = f" with {algorithm.estep.name}" if hasattr(algorithm, "estep") else ""
     title = run.config.listing.title
@@ -198,7 +200,8 @@ def _lead(run: Run) -> str:
 
 
 def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
-    data_facts, result = read_facts(run.folder), run.result
+    data_facts = read_facts(run.folder)
+    result = run.result
     try:
         facts = dict(run.config.listing.source.tiles(data_facts))
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -65,8 +65,10 @@ def render(report: Report) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(report.title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-        f"{_header(report)}\n{_results(report)}\n{_curves(report.curves, report.per, report.score_unit)}\n"
+        f"<title>{escape(report.title)}</title>\n"
+        f"<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
+        f"{_header(report)}\n{_results(report)}\n"
+        f"{_curves(report.curves, report.per, report.score_unit)}\n"
         f"{_settings(report.settings)}\n<footer>Made by "
         f"vijax.</footer>\n</main>\n{script_element}</body>\n</html>\n"
     )
@@ -117,7 +119,9 @@ def training(curves: Curves, per: str, score_unit: str) -> list[blocks.Lines]:
             f"{name_measure(score_unit)}, higher is better; the band is one standard error. "
             f"{explain_unit(score_unit)}"
         )
-        x, y, error = curves.held_out_epoch, curves.held_out_score, curves.held_out_error
+        x = curves.held_out_epoch
+        y = curves.held_out_score
+        error = curves.held_out_error
         curves_to_show.append(_curve("Held-out score", note, x, y, y - error, y + error, x, y))
     if len(curves.elbo):
         note = (

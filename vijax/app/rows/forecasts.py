@@ -74,5 +74,6 @@ def forecasts(run: FittedRun, data: Any = None, is_scaled: bool = True) -> list[
         "columns",
         "the table of `vijax predict RUN --steps 20`",
     )
-    title, columns = f"Forecasts of sequence {name}", run.data.names[:MOST_COLUMNS]
+    title = f"Forecasts of sequence {name}"
+    columns = run.data.names[:MOST_COLUMNS]
     return [Curves(title, times.label, columns, x, mean, low, high, note)]

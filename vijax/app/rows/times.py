@@ -46,7 +46,8 @@ def sequence_times(table: Table, place: int) -> Times:
         return Times("step", np.arange(size, dtype=float))
     first = 0 if table.groups is None else int(np.sum(table.groups < place))
     rows = table.time_order()[first : first + size]
-    name, at = "-".join(timed.order.columns), timed.times[rows]
+    name = "-".join(timed.order.columns)
+    at = timed.times[rows]
     if timed.unit == "month":
         return Times(f"{name}, years", at / 12)
     if timed.unit == "second":

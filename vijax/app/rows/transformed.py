@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -137,7 +138,12 @@ def transform_parts(config: Any, run: FittedRun, tell: Tell) -> Iterator[Transfo
     for first in range(0, documents.num_documents, AT_ONCE):
         rows = np.arange(first, min(first + AT_ONCE, documents.num_documents))
         new = new_documents(config.listing.source.columns, documents.take(rows), first=first)
-        yield transform_rows(config, run, new, lambda done, first=first: tell(first + done))  # type: ignore[misc]
+        tell_all = functools.partial(_tell_from, tell, first)
+        yield transform_rows(config, run, new, tell_all)
+
+
+def _tell_from(tell: Tell, first: int, done: int) -> None:
+    tell(first + done)
 
 
 def join_results(parts: Iterable[Transformed]) -> Transformed:
@@ -231,7 +237,7 @@ ENDS = ("mean", "sd", "low", "high", "lowest", "highest", "prediction")
 
 
 def _spreads(columns: Mapping[str, Sequence[Any]], name: str) -> np.ndarray:
-    """Row by row the deviation of a column's number, or half its interval; else the column's range."""
+    """The deviation of a column's number in each row, or half its interval; else its range."""
     stem, last_part = ("", name) if name in ENDS else name.rpartition("_")[::2]
     column_of = lambda part: columns.get(f"{stem}_{part}" if stem else part)
     sd, low, high = map(column_of, ("sd", "low", "high"))
@@ -267,7 +273,8 @@ def _json(value: Any, spread: float) -> Any:
 
 
 def _parquet(parts: Parts, file: BinaryIO) -> None:
-    arrow, writer = require_extra("pyarrow"), None
+    arrow = require_extra("pyarrow")
+    writer = None
     for columns in parts:
         table = arrow.table({name: _arrow(values) for name, values in columns.items()})
         writer = writer or require_extra("pyarrow.parquet").ParquetWriter(

@@ -67,7 +67,8 @@ def _trace(folder: Path, config: Config, size: int | None) -> dict[str, np.ndarr
 
 def _with_run_facts(verdict: Verdict, config: Config, end: dict[str, Any]) -> Verdict:
     """The verdict with what the run has reported: it is of no use, or has tried many starts."""
-    checks, faults = verdict.checks, verdict.faults
+    checks = verdict.checks
+    faults = verdict.faults
     if is_at_once(config):
         note = (
             "Searches from several starts were part of the run; what they found is above, in its "

@@ -368,7 +368,7 @@ def _make_recorder(session: Session, has_score: bool) -> Recorder:
     def score(progress: Any) -> Any:
         progress_fit = Fit(progress.alg, progress.state, {}, None)
         run = FittedRun(progress_fit, plan.data, config.model, held_out_score_key())
-        return config.listing.scored(run)
+        return config.listing.score_test_data(run)
 
     evaluate_every = config.fit.evaluate_every
     if evaluate_every is None:
@@ -413,7 +413,8 @@ def _fit_and_record(session: Session, recorder: Recorder) -> Fit:
 def _write_result(session: Session, result: Fit, recorder: Recorder) -> Outcome:
     """Writes the posterior, the results and the page; an error in the page is raised last."""
     folder, plan, _, say, _ = session
-    config, data = plan.config, plan.data
+    config = plan.config
+    data = plan.data
     listing = config.listing
     key = jax.random.key(config.fit.seed)
     page_key = jax.random.split(jax.random.fold_in(key, 1))[1]

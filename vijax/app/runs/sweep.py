@@ -161,9 +161,8 @@ def _check(key: str, values: Sequence[Any]) -> None:
         )
     repeated = [value for i, value in enumerate(values) if value in values[:i]]
     if repeated:
-        raise ConfigError(
-            f"--sweep {key}: expected different values, got {toml_value(repeated[0])} more than once"
-        )
+        value = toml_value(repeated[0])
+        raise ConfigError(f"--sweep {key}: expected different values, got {value} more than once")
 
 
 def _name(key: str, value: Any) -> str:

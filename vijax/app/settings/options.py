@@ -188,12 +188,10 @@ def chooser(
       **options: the constructor by name; or a pair of it and its settings, as from
         `constructor_settings`.
     """
-    pairs = {
-        name: option
-        if isinstance(option, tuple)
-        else (option, constructor_settings(option, without))
-        for name, option in options.items()
-    }
+    pairs = {}
+    for name, option in options.items():
+        has_settings = isinstance(option, tuple)
+        pairs[name] = option if has_settings else (option, constructor_settings(option, without))
     settings_by_name = {name: settings for name, (_, settings) in pairs.items()}
     fields: list[Any] = [("name", Literal[tuple(options)], setting(default, meaning))]
     for key in dict.fromkeys(key for settings in settings_by_name.values() for key in settings):
@@ -290,7 +288,8 @@ def _choosers(config: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _check_takes(key: str, entry: Entry, table: str, section: Any) -> None:
-    name, options = key.rpartition(".")[2], section.OPTIONS
+    name = key.rpartition(".")[2]
+    options = section.OPTIONS
     if name in options[section.name].takes or getattr(section, name) is None:  # set to "none"
         return
     takes = ", ".join(options[section.name].takes) or "no settings"

@@ -59,8 +59,12 @@ class Printer:
         self._stream = sys.stderr if stream is None else stream
         self._terminal = self._stream.isatty()
         self._every_s = every_s / 5 if self._terminal else every_s
-        self._score, self._outside, self._clock = score, outside, clock
-        self._unit, self._per, self._more = unit, per, more
+        self._score = score
+        self._outside = outside
+        self._clock = clock
+        self._unit = unit
+        self._per = per
+        self._more = more
         self._first: Mark | None = None
         self._last = Mark(0, 0.0, clock(), outside())
         self._bar: Any = None
@@ -101,7 +105,7 @@ class Printer:
             f"pass {progress.step / progress.steps_per_epoch:.1f}",
             f"{rate:,.0f} {self._unit}/s",
         ]
-        # One pass, which is one step on full data, as in the tables; older steps would lower the mean.
+        # One pass (on full data one step), as in the tables; older steps would lower the mean.
         last_pass = elbo_per_datum(progress)[-max(1, int(progress.steps_per_epoch)) :]
         parts.append(f"ELBO/{self._per} {np.mean(last_pass):.3f}")
         if progress.gain is not None and np.isfinite(progress.gain):
@@ -175,7 +179,10 @@ class Counter:
     """
 
     def __init__(self, say: Callable[[str], None], what: str, total: int = 0, every_s: float = 5.0):
-        self.say, self.what, self.total, self.every_s = say, what, total, every_s
+        self.say = say
+        self.what = what
+        self.total = total
+        self.every_s = every_s
         self.said = time.perf_counter()
 
     def __call__(self, done: int, total: int = 0) -> None:

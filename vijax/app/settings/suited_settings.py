@@ -67,7 +67,8 @@ def _table_formats(path: str) -> Formats | None:
 
 
 def _document_formats(section: DocumentData) -> Formats | None:
-    path, format = section.path, section.format
+    path = section.path
+    format = section.format
     if path == "docstrings":
         return None  # its own check names the settings that do not apply
     if format == "auto":

@@ -145,7 +145,8 @@ def _leaves(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _key_lines(text: str) -> dict[str, int]:
     """The line of each key (or table) of a TOML text; for messages, no full parser."""
-    lines, table = {}, ""
+    lines = {}
+    table = ""
     for number, line in enumerate(text.splitlines(), start=1):
         if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
             table = header[1].replace('"', "") + "."

@@ -129,8 +129,9 @@ def _check_value(key: str, entry: Entry, setting: Setting) -> Any:
     for item in value if isinstance(value, tuple) else (value,):
         _check_storable(item, f"{entry.origin}: {key}")
     if setting.check is not None and value is not None and not setting.check.test(value):
+        expected = setting.check.expected
         raise ConfigError(
-            f"{entry.origin}: {key}: expected {setting.check.expected}, got {toml_value(entry.value)}"
+            f"{entry.origin}: {key}: expected {expected}, got {toml_value(entry.value)}"
         )
     return value
 

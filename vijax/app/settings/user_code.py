@@ -77,7 +77,8 @@ def execute_file(path: str, sha256: str | None, setting: str) -> ModuleType:
     """The file as a module, executed once in this process and announced on standard error."""
     code = read_code(path, setting)
     if sha256 != code.sha256:
-        then, sum_now = sha256[:12] if sha256 else "not noted", code.sha256[:12]
+        then = sha256[:12] if sha256 else "not noted"
+        sum_now = code.sha256[:12]
         raise ConfigError(
             f"{setting}: {path} has changed since the run began (sha256 {then} then, {sum_now} "
             "now), and is not executed; put it back as it was, or start again: vijax fit"

@@ -61,7 +61,8 @@ def _check_columns(section: GraphData, columns: Columns, path: str) -> None:
     """Raises a DataError if a column that the user has named is missing; a column of the default
     name may be missing."""
     for key in ("source", "target", "weight"):
-        name, usual = getattr(section, key), getattr(USUAL, key)
+        name = getattr(section, key)
+        usual = getattr(USUAL, key)
         if name != usual and name not in columns:
             remedy = f"name another, or leave it out, data.{key}; {nearest(name, columns)}"
             raise fail(path, f"a column {name!r} (data.{key})", "none of that name", remedy)
@@ -76,7 +77,8 @@ def _other(config: Any, data: Data, path: str, column: str | None) -> Graph:
 def _facts(data: Data) -> dict[str, Any]:
     """The sizes of a graph, in JSON's own types."""
     train: Graph = data.train
-    pairs, size = train.pairs, len(train.columns)
+    pairs = train.pairs
+    size = len(train.columns)
     held_out = 0 if data.test is None else int(data.test.pairs.sum())
     possible = size * (size - 1) // (1 if train.directed else 2)
     return {

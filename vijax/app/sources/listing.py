@@ -123,8 +123,8 @@ class FittedRun(NamedTuple):
 class Drawing(NamedTuple):
     """How a model draws tables."""
 
-    # (`FittedRun`, table, key, number of draws, "new" or "same" groups) -> (draws, rows, columns), rows
-    # ordered as in the table
+    # (`FittedRun`, table, key, number of draws, "new" or "same" groups) -> (draws, rows, columns),
+    # with rows in the order of the table
     draw: Callable[[FittedRun, Any, Any, int, str], np.ndarray]
     of_target: bool = False  # True if the target alone is drawn, given the columns
     of_steps: bool = False  # True if rows are steps of sequences, which have a future
@@ -154,7 +154,7 @@ class Listing:
         `vijax.app.settings.options.model_section` describes.
       unit: the name of one datum, in the singular.
       per: the unit of scores and bounds.
-      score_unit: the unit of scores where they are no log probabilities.
+      score_unit: the unit of scores that are no log probabilities.
       target: [model] -> the kind of the target column; None for a model without a target.
       missing: True if entries may be missing.
       wants_group: True if the model uses a column of groups.
@@ -162,8 +162,8 @@ class Listing:
       unseen: True if steps with missing cells may count as unobserved.
       manner: [model] -> how columns are standardised if `data.standardise` is unset, so that priors
         fit; None reads columns unchanged.
-      transform: (`FittedRun`, data as of `New`, `Tell`) -> the results for each row; None if the
-        model has none for single rows.
+      transform: (`FittedRun`, data of `New`, `Tell`) -> the results for each row; None if the model
+        has none for single rows.
       predicts: the entry of these results that is the prediction, or "".
       no_transform: the remedy if there is no `transform`.
       drawing: how it draws tables; None for models of documents and graphs, and for densities.
@@ -221,7 +221,7 @@ class Listing:
         """True if there is a score: the listing's own, or the model's."""
         return self.score is not None or "score" in model.queries
 
-    def scored(self, run: FittedRun) -> Any:
+    def score_test_data(self, run: FittedRun) -> Any:
         """The score of the test data, with its standard error."""
         with naming_rows(run.data.test):
             if self.score is not None:

@@ -76,7 +76,7 @@ def has_ratings(section: RatingData, source: Any = None) -> bool:
     """True for a table of users and items.
 
     Raises:
-      ConfigError: a table whose columns of users and items are unknown, or columns named for a source
+      ConfigError: a table whose columns of users and items are unknown, or columns for a source
         without columns.
     """
     source = section.path if source is None else source

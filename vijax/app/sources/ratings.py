@@ -78,15 +78,18 @@ def _read_features(
     path = section.user_features if who == USER else section.item_features
     if path is None:
         return None
-    notes, dialect = Notes(), Dialect(missing_words=section.missing_words)
+    notes = Notes()
+    dialect = Dialect(missing_words=section.missing_words)
     name = find_role_column(who, list(read_columns(path, num_rows=1)), path)
     columns = read_columns(path, dialect=dialect, exact=(name,), notes=notes)
     if names_wanted is not None:
         missing = [column for column in names_wanted if column not in columns]
         if missing:
             expected = f"the columns {listed(names_wanted)}, as in training"
-            got = f"{listed(columns)}, without {listed(missing)}"
-            raise fail(path, expected, got, "put the columns back; others beside them are not read")
+            problem = f"{listed(columns)}, without {listed(missing)}"
+            raise fail(
+                path, expected, problem, "put the columns back; others beside them are not read"
+            )
         columns = columns_by_name(columns, [name, *names_wanted])
     table = make_table(columns, Choice(group=name, missing=True), path, notes)
     assert table.origin is not None
@@ -94,19 +97,20 @@ def _read_features(
     bad = np.argwhere(~np.isfinite(table.x))
     if bad.size:
         row, column = bad[0]
-        got = f"a missing value in {row_name(row)} of column {table.columns[column]!r} ({len(bad)} such)"
+        bad_column = table.columns[column]
+        problem = f"a missing value in {row_name(row)} of column {bad_column!r} ({len(bad)} such)"
         raise fail(
             path,
             f"a number of each {who}",
-            got,
+            problem,
             f"fill it in, or leave the column or the {who} out",
         )
     if table.num_groups < table.num_rows:
         groups = np.asarray(table.groups)
         first_rows = np.unique(groups, return_index=True)[1]
         row = int(np.setdiff1d(np.arange(len(groups)), first_rows)[0])
-        got = f"{table.group_names[groups[row]]!r} again in {row_name(row)}"
-        raise fail(path, f"a row for each {who}", got, "keep one of these rows")
+        problem = f"{table.group_names[groups[row]]!r} again in {row_name(row)}"
+        raise fail(path, f"a row for each {who}", problem, "keep one of these rows")
     return table
 
 
@@ -123,11 +127,11 @@ def _places(table: Table, names: Sequence[str] | None, who: str) -> np.ndarray:
     place = {name: i for i, name in enumerate(table.group_names)}
     unknown = [name for name in names if name not in place]
     if unknown:
-        got = f"none for {listed(unknown)}"
+        problem = f"none for {listed(unknown)}"
         raise fail(
             source,
             f"a row for each {who} of the data",
-            got,
+            problem,
             f"add rows for them, or leave these {who}s out",
         )
     return np.array([place[name] for name in names], int)
@@ -171,15 +175,16 @@ def load(config: Any) -> Data:
 
 def _feature_tables(config: Any, data: Data) -> tuple[Table | None, Table | None]:
     """The features of other users, from the present table of the run, and of the run's items."""
-    training, items = getattr(data.train, "users", None), getattr(data.train, "items", None)
+    training = getattr(data.train, "users", None)
+    items = getattr(data.train, "items", None)
     if training is None:
         return None, items
     current = _read_features(config.data, USER, training.columns)
     assert current is not None
     if current.columns != training.columns:
-        got = f"other than numbers in {listed(set(training.columns) - set(current.columns))}"
+        problem = f"other than numbers in {listed(set(training.columns) - set(current.columns))}"
         expected = f"numbers in {listed(training.columns)}, as in training"
-        raise fail(config.data.user_features, expected, got, "write numbers there")
+        raise fail(config.data.user_features, expected, problem, "write numbers there")
     return current.standardise(training.scaling), items
 
 
@@ -281,7 +286,8 @@ def keep(folder: Path, data: Data) -> None:
 
 def load_stand_in(folder: Path) -> Data | None:
     """The stand-in of documents, with the features of items."""
-    words, path = DOCUMENTS.kept(folder), folder / FEATURES
+    words = DOCUMENTS.kept(folder)
+    path = folder / FEATURES
     if words is None or not path.exists():
         return words
     try:

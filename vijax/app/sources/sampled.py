@@ -42,10 +42,12 @@ class TableSample(Table):
         """All training rows as a model reads them, in the units of the sample."""
         fields = {field.name: getattr(self.whole, field.name) for field in dataclasses.fields(Rows)}
         return _ArrangedRows(
-            **fields, of=lambda table: arrange(self._scaled(table), settings), choice=self.choice
+            **fields,
+            of=lambda table: arrange(self._standardise(table), settings),
+            choice=self.choice,
         )
 
-    def _scaled(self, table: Table) -> Table:
+    def _standardise(self, table: Table) -> Table:
         return table if self.scaling is None else table.standardise(self.scaling)
 
 
@@ -133,7 +135,9 @@ def held_out_number(section: Any, total: int) -> tuple[int, str]:
 
 def _check(config: Any, number: int) -> None:
     """Raises a `ConfigError` if the rows cannot be read by parts."""
-    section, listing, algorithm = config.data, config.listing, config.algorithm
+    section = config.data
+    listing = config.listing
+    algorithm = config.algorithm
     obstacles = {
         f"{listing.name} reads groups of rows, which parts would cut": listing.wants_group,
         "each row has a site in the posterior, which is held": isinstance(

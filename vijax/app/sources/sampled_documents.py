@@ -94,7 +94,9 @@ def _are_shards(section: DocumentData) -> bool:
 
 def check_by_parts(config: Any, data: Data) -> None:
     """Raises a `ConfigError` if documents cannot be read by parts."""
-    listing, algorithm, number = config.listing, config.algorithm, data.whole.num_documents
+    listing = config.listing
+    algorithm = config.algorithm
+    number = data.whole.num_documents
     title = listing.source.columns[0]
     obstacles = {
         f"{listing.name} needs them all": listing.needs_rows,

@@ -96,8 +96,7 @@ def sequence_sums(table: Table, rows: np.ndarray) -> np.ndarray:
 
 
 def group_data(table: Table, settings: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(x, y, mask) of the table's groups, as from `vijax.models.group_rows`; without any, of
-    one."""
+    """(x, y, mask) of the table's groups, as from `vijax.models.group_rows`; at least one group."""
     from vijax.models import group_rows
 
     x, y = pairs(table, settings)
@@ -139,7 +138,8 @@ def are_wide(deviations: np.ndarray) -> bool:
 def _load_with_notes(config: Any) -> Data:
     """The table in two parts, with notes on the scales of columns and on constant columns."""
     data = load_table(config)
-    x, names = data.train.x, data.train.columns
+    x = data.train.x
+    names = data.train.columns
     deviations = np.array([_deviation(column[np.isfinite(column)]) for column in x.T])
     notes = [
         *_notes_of_rows(config, data),
@@ -204,7 +204,8 @@ def _notes_of_constants(data: Data, deviations: np.ndarray) -> list[str]:
 
 def _notes_of_rows(config: Any, data: Data) -> list[str]:
     """Notes on models of sequences: that all rows are one, that missing cells stay."""
-    listing, notes = config.listing, []
+    listing = config.listing
+    notes = []
     if listing.in_time and data.train.groups is None:
         notes.append(
             "All rows are one sequence; data.group names the column of sequences where there are "
@@ -230,7 +231,8 @@ def standardising_manner(section: TableData) -> Manner | None:
 def make_choice(config: Any, like: Table | None) -> Choice:
     """The columns that a run reads; `like` is the table of its training rows, which has decided
     what the settings leave open."""
-    section, listing = config.data, config.listing
+    section = config.data
+    listing = config.listing
     drop = section.missing == "drop"
     order: Any = section.order
     if isinstance(order, str):
@@ -274,7 +276,9 @@ def _dialect(section: TableData, like: Table | None) -> Dialect:
 def _other(config: Any, data: Data, path: Any, column: str | None) -> Table:
     """The same columns of another table, a path or an object, on the run's scale."""
     check_no_column(column)
-    like, notes, source_name = data.train, Notes(), _source_name(config, path)
+    like = data.train
+    notes = Notes()
+    source_name = _source_name(config, path)
     choice = _choice_of_new(config, like)
     if not choice.in_time:
         choice = choice._replace(drop=True)
@@ -398,7 +402,8 @@ def _outline(data: Data) -> str:
 
 def _check(config: Any, entries: Mapping[str, Entry]) -> None:
     """Raises a `ConfigError` if the model needs other columns, or has no use for one."""
-    section, listing = config.data, config.listing
+    section = config.data
+    listing = config.listing
     origin = entries["model.name"].origin
     if listing.target and section.target is None:
         raise ConfigError(
@@ -433,7 +438,8 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
 
 def _check_in_time(config: Any, entries: Mapping[str, Entry]) -> None:
     """Raises a `ConfigError` on an order of rows without time, or steps that would be left out."""
-    section, listing = config.data, config.listing
+    section = config.data
+    listing = config.listing
     if section.order is not None and not listing.in_time:
         raise ConfigError(
             f"{entries['data.order'].origin}: data.order: rows of {listing.name} have no order in "
@@ -534,7 +540,9 @@ def _new(config: Any, data: Data, source: Any, column: str | None) -> New:
     check_no_column(column)
     if source is None and isinstance(data.train, TableSample):
         raise ConfigError(f"{config.data.path}: more rows than are held; name its files one by one")
-    like, notes, source_name = data.train, Notes(), _source_name(config, source)
+    like = data.train
+    notes = Notes()
+    source_name = _source_name(config, source)
     choice = _choice_of_new(config, like)._replace(target=None, kind="real", drop=False)
     if choice.order_columns and _is_matrix(source):
         choice = choice._replace(order=())  # it has no column of times
@@ -615,9 +623,13 @@ def _new_columns(config: Any, like: Table, source: Any, choice: Choice, notes: N
     if source is not None and not isinstance(source, str | Path):
         return columns_without_blanks(memory_columns(source, like.columns, exact), "data")
     section = config.data
-    path, rows, digest = section.path, section.num_rows, section.sha256
+    path = section.path
+    rows = section.num_rows
+    digest = section.sha256
     if source is not None and str(source) != section.path:
-        path, rows, digest = str(source), None, None
+        path = str(source)
+        rows = None
+        digest = None
     columns = read_columns(
         path, section.synthetic_seed, rows, _dialect(section, like), digest, exact, notes
     )

@@ -1,5 +1,4 @@
-"""The section [algorithm] of log densities: rows of free variables, and two methods that stop
-alone."""
+"""The section [algorithm] of log densities: free variables, and methods that stop by themselves."""
 
 from __future__ import annotations
 
@@ -165,6 +164,5 @@ def check_at_once_settings(config: Any, entries: Mapping[str, Entry]) -> None:
         ),
     ):
         if is_set:
-            raise ConfigError(
-                f"{entries[f'fit.{key}'].origin}: fit.{key}: not for algorithm.name = {name}: {reason}"
-            )
+            origin = entries[f"fit.{key}"].origin
+            raise ConfigError(f"{origin}: fit.{key}: not for algorithm.name = {name}: {reason}")

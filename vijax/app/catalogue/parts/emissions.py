@@ -128,11 +128,9 @@ def component_blocks(
     """A table of components, and a map of all means if there are many columns.
 
     Args:
-      title: title of the table.
-      name: name of the emission.
-      run: the fit with its data.
-      columns: names of the columns.
-      leading: first columns of the table, by name; the first of them sizes, by which rows are sorted.
+      title: title of the table. name: name of the emission. run: the fit with its data. columns:
+      names of the columns. leading: first columns of the table, by name; rows are sorted by the
+      first, their sizes.
       rows: expected rows of each component; components with less than half a row are left out.
       unit: name of a row.
       most: number of columns whose means the table has.
@@ -204,8 +202,7 @@ def picture(
     labels: np.ndarray,
     weights: np.ndarray,
 ) -> Block:
-    """Rows by component in the plane, with outlines of Gaussians; the density of a single
-    column."""
+    """Rows by component in the plane, with outlines of Gaussians; or the density of one column."""
     x, normals = table_units(run.data.train).points(x), gaussians(name, run)
     if x.shape[1] == 1 and normals:
 

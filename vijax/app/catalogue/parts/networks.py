@@ -78,7 +78,8 @@ def first_layers(sizes: Sequence[int], seed: Sequence[int]) -> list[dict[str, np
     """First weights: normal, of variance 1 / inputs. Smaller ones in the last layer would give
     nearly the same output for all rows, and the mixture of a structured autoencoder begins at
     clusters of the outputs."""
-    rng, dtype = np.random.default_rng(list(seed)), jnp.result_type(float)
+    rng = np.random.default_rng(list(seed))
+    dtype = jnp.result_type(float)
     found = []
     for fan_in, fan_out in itertools.pairwise(sizes):
         weights = rng.normal(size=(fan_in, fan_out)) / np.sqrt(fan_in)
@@ -88,8 +89,7 @@ def first_layers(sizes: Sequence[int], seed: Sequence[int]) -> list[dict[str, np
 
 @dataclasses.dataclass(frozen=True)
 class Halves:
-    """A network whose output is split in two vectors of one length, with a function that reads
-    both."""
+    """A network whose output is split in two vectors of one length, and a function of both."""
 
     net: Perceptron
     read: Callable[[Array, Array], Any]
@@ -116,7 +116,8 @@ def networks(
     """Encoder, decoder and likelihood of the settings [model]. `read` interprets the two halves of
     the encoder's output, each of length `latent_dim`."""
     sizes = settings.networks
-    net, law = Perceptron(sizes.activation), make_option(settings.observed)
+    net = Perceptron(sizes.activation)
+    law = make_option(settings.observed)
     down = first_layers([num_columns, *sizes.hidden, 2 * settings.latent_dim], (sizes.seed, 0))
     up: Any = first_layers([settings.latent_dim, *sizes.hidden[::-1], num_columns], (sizes.seed, 1))
     decode: Callable[..., Any] = net
@@ -177,7 +178,8 @@ def _cut(x: np.ndarray, settings: Any) -> np.ndarray:
 def check_rows(settings: Any, data: Data) -> None:
     """Raises a `ConfigError` on rows that do not have the size of the image, or are not zeros and
     ones for a Bernoulli law."""
-    num_columns, image = len(data.names), settings.image
+    num_columns = len(data.names)
+    image = settings.image
     if image and int(np.prod(image)) != num_columns:
         raise ConfigError(
             f"model.image: expected height and width of {num_columns} columns in all, got "
@@ -201,8 +203,7 @@ def check_rows(settings: Any, data: Data) -> None:
 
 
 def check(config: Any, entries: Mapping[str, Entry]) -> None:
-    """Raises a `ConfigError` on settings that do not go together; a target (for colours) may be
-    set."""
+    """Raises a `ConfigError` on settings that do not go together; a target colours the pictures."""
     if config.data.group is not None:
         origin = entries["model.name"].origin
         raise ConfigError(
@@ -353,8 +354,10 @@ def score(run: FittedRun) -> RowScore:
 
 def size_table(run: FittedRun) -> Table:
     """The networks by their layers, and the noise if it is learnt."""
-    settings, num_columns = run.settings, len(run.data.names)
-    hyper, hidden = run.fit.state.hyper, settings.networks.hidden
+    settings = run.settings
+    num_columns = len(run.data.names)
+    hyper = run.fit.state.hyper
+    hidden = settings.networks.hidden
     sizes = {
         "encoder": [num_columns, *hidden, 2 * settings.latent_dim],
         "decoder": [settings.latent_dim, *hidden[::-1], num_columns],
