@@ -3,8 +3,8 @@ encoder as E-step.
 
     z_n ~ N(0, I),   x_n | z_n ~ p(x | decoder(z_n)),   q(z_n) = N(mean, sd^2) by encoder(x_n)
 
-Both networks are points, learnt by an optimiser on the bound; or the decoder's weights are free
-variables with a posterior of their own (appendix F of the paper, fully Bayesian)."""
+Both networks are points, learnt by an optimiser of the bound; or the decoder's weights are free
+variables with a posterior (fully Bayesian, appendix F of the paper)."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from vijax.xla.compiler import cached_program, step_jit
 from vijax.xla.content_keys import distinct_row_keys, row_codes, row_keys
 
 Network = tuple[Callable[[PyTree, Array], Any], PyTree]
-"""(apply, params): `apply(params, x)` of one input."""
+"""(apply, params): `apply(params, x)` takes one input."""
 START = 0.05
-"""Standard deviation of the posterior of a decoder's weights where it starts."""
+"""Standard deviation of the posterior of a decoder's weights at the start."""
 REFINING = 0.1
-"""Step of a semi-amortised refinement, in standard deviations."""
+"""Step size of a semi-amortised refinement, in standard deviations."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -70,8 +70,8 @@ class Autoencoder(Model):
     def bound(
         self, fit: Any, data: Any, *, key: PRNGKeyArray, num_samples: int = 1
     ) -> Float[np.ndarray, " N"]:
-        """The bound on log p(x) of each observation, nats; with several draws the tighter
-        importance-weighted one (Burda, Grosse and Salakhutdinov 2016, eq. 8), which tends to log
+        """The bound on log p(x) of each observation, in nats. With several draws it is the tighter
+        importance-weighted bound (Burda, Grosse and Salakhutdinov 2016, eq. 8), which tends to log
         p(x)."""
         require_integers(num_samples=num_samples)
         x = cast_data(self, data)
@@ -154,7 +154,8 @@ def vae(
       observed: p(x | output), from `vijax.models.networks.observed`: `bernoulli()`, `gaussian()`,
           `categorical(K)`.
       latent_dim: K, latent variables of a row.
-      bayesian: a posterior over the decoder's weights too, N(0, 1) a priori, instead of a point.
+      bayesian: True gives the decoder's weights a posterior, with priors N(0, 1), instead of a
+          point.
 
     Returns:
       A `Model`, for `vijax.aevb`. `model.bound(fit, data, key=key)`, `model.reconstruct(fit,
@@ -162,7 +163,7 @@ def vae(
       normals.
 
     Raises:
-      ValueError: a network that is no pair, or whose output has another shape.
+      ValueError: a network that is not a pair, or whose output has another shape.
 
     >>> import jax, jax.numpy as jnp, numpy as np, vijax as vi
     >>> linear = lambda w, x: x @ w
@@ -174,28 +175,22 @@ def vae(
     >>> bool(np.abs(model.reconstruct(fit, x) - x).mean() < 0.1)
     True
     """
-    (encode, encoder_params), (decode, decoder_params) = (
-        as_network("encoder", encoder),
-        as_network("decoder", decoder),
-    )
-    jax.eval_shape(
-        decode, decoder_params, jax.ShapeDtypeStruct((latent_dim,), jnp.result_type(float))
-    )  # raises early
+    encode, encoder_params = as_network("encoder", encoder)
+    decode, decoder_params = as_network("decoder", decoder)
+    latent = jax.ShapeDtypeStruct((latent_dim,), jnp.result_type(float))
+    jax.eval_shape(decode, decoder_params, latent)  # a wrong decoder raises here
     weights = _weights(decoder_params) if bayesian else None
-    points = (
-        {"encoder": encoder_params}
-        if bayesian
-        else {"encoder": encoder_params, "decoder": decoder_params}
-    )
+    points = {"encoder": encoder_params}
+    if not bayesian:
+        points["decoder"] = decoder_params
 
     def local_elbo(
         hyper: Hyper, stats: PyTree, batch: Minibatch, key: PRNGKeyArray, estep: Any
     ) -> LocalElbo:
-        data = jnp.asarray(
-            batch.data
-            if batch.weights is None
-            else fill_padding(batch.data, jnp.asarray(batch.weights))
-        )
+        data = batch.data
+        if batch.weights is not None:
+            data = fill_padding(data, jnp.asarray(batch.weights))
+        data = jnp.asarray(data)
         params = hyper["decoder"] if weights is None else weights.read(stats)["decoder"]
         draws = (estep.refinements + 1, estep.num_samples, latent_dim)
         noise = jax.vmap(lambda row_key: jax.random.normal(row_key, draws, jnp.result_type(float)))(
@@ -205,11 +200,9 @@ def vae(
             estep, encode, decode, observed, hyper["encoder"], params, noise, x
         )
         bounds, local = jax.vmap(bound_of_row)(noise, data)
-        counts = (
-            jnp.ones_like(bounds)
-            if batch.weights is None
-            else jnp.asarray(batch.weights, bounds.dtype)
-        )
+        counts = jnp.ones_like(bounds)
+        if batch.weights is not None:
+            counts = jnp.asarray(batch.weights, bounds.dtype)
         constant = jax.lax.stop_gradient((bounds, local))
         return LocalElbo(weighted_sum(counts, bounds), jnp.sum(counts), *constant)
 
@@ -239,7 +232,7 @@ def vae(
 
 
 def _generative(decode: Callable, observed: Observed, latent_dim: int) -> Generative:
-    """Draws observations from z ~ N(0, I), or from q(z) of given observations."""
+    """Draws of observations from z ~ N(0, I), or from q(z) of observations."""
 
     def local(hyper: Hyper, values: Any, x: Any, key: PRNGKeyArray) -> dict[str, Array]:
         return {"z": jax.random.normal(key, (num_rows(x), latent_dim))}
@@ -253,7 +246,7 @@ def _generative(decode: Callable, observed: Observed, latent_dim: int) -> Genera
 
 
 def observations_like(observed: Observed) -> Callable[[Any], Any]:
-    """The layout of observations by networks, which know their shape: only their number."""
+    """The layout of observations: only their number, since the networks determine their shape."""
 
     def layout(like: Any) -> Array:
         if is_size(like):
@@ -285,13 +278,9 @@ def _bound(
     moments = encode(encoder, x)
     is_pair = isinstance(moments, tuple | list) and len(moments) == 2
     require(is_pair, "encoder", "a pair (mean, log sd)", type(moments).__name__)
+    expected = f"outputs of shape ({latent_dim},)"
     for part in moments:
-        require(
-            jnp.shape(part) == (latent_dim,),
-            "encoder",
-            f"outputs of shape ({latent_dim},)",
-            jnp.shape(part),
-        )
+        require(jnp.shape(part) == (latent_dim,), "encoder", expected, jnp.shape(part))
 
     closed = estep.closed_kl and estep.objective is None
 
@@ -307,9 +296,8 @@ def _bound(
         return jnp.mean(draws) - _kl(mean, log_sd) if closed else jnp.mean(draws)
 
     mean, log_sd = moments
-    for i in range(
-        estep.refinements
-    ):  # natural-gradient ascent of the mean, plain ascent of log sd
+    # Natural-gradient ascent in the mean, plain gradient ascent in log sd.
+    for i in range(estep.refinements):
         fixed = jax.lax.stop_gradient((mean, log_sd))
         slopes = jax.lax.stop_gradient(jax.grad(bound_of_draws, (0, 1))(*fixed, noise[i + 1]))
         mean = mean + REFINING * jnp.exp(2 * fixed[1]) * slopes[0]
@@ -319,8 +307,7 @@ def _bound(
 
 
 def as_network(argument: str, network: Any) -> Network:
-    """The pair (apply, params), the parameters as arrays; raises ValueError where there is no such
-    pair."""
+    """The pair (apply, params), with the parameters as arrays; ValueError if it is not a pair."""
     is_pair = isinstance(network, tuple) and len(network) == 2 and callable(network[0])
     remedy = (
         "For Equinox: eqx.partition; for Flax NNX: nnx.split (see the documentation of vijax.aevb)."
@@ -331,6 +318,6 @@ def as_network(argument: str, network: Any) -> Network:
 
 
 def _weights(params: PyTree) -> FreePart:
-    """The weights as free variables, normal a priori."""
+    """The weights as free variables with standard normal priors."""
     shaped = jax.tree.map(lambda x: free(jnp.shape(x), log_prior=norm.logpdf), params)
     return FreePart(Variables.from_tree({"decoder": shaped}), mean_field(), is_proper=True)

@@ -1,5 +1,5 @@
-"""A conjugate model between two networks: what structured autoencoders of observations and of
-sequences share."""
+"""A conjugate model between two networks: the common part of structured autoencoders of
+observations and of sequences."""
 
 from __future__ import annotations
 
@@ -37,13 +37,12 @@ class BetweenNetworks(Model):
 
     def reconstruct(self, fit: Any, data: Any) -> Array:
         """E[x | decoder(mean of q(latent))] of each observation."""
-        local = fit.locals(
-            data, key=jax.random.key(0)
-        )  # the key is for draws, which are not needed here
+        local = fit.locals(data, key=jax.random.key(0))  # no draw is made with this key
         return self.decoded(fit, local[self.parts.latent].mean())
 
     def decoded(self, fit: Any, latents: Any) -> Array:
-        """E[x | decoder(latent)] at each of these latents, whose last axis is one latent."""
+        """E[x | decoder(latent)] for each latent; the last axis of `latents` is that of one
+        latent."""
         latents = jnp.asarray(latents)
         flat = latents.reshape(-1, latents.shape[-1])
         outputs = cached_program(self, "decode", _decoding)(fit.state.hyper["decoder"], flat)
@@ -52,27 +51,24 @@ class BetweenNetworks(Model):
     def bound(
         self, fit: Any, data: Any, *, key: PRNGKeyArray, num_samples: int = 1
     ) -> Float[np.ndarray, " N"]:
-        """The bound on E_q(beta)[log p(x | beta)] of each observation or sequence, nats, by a draw
-        of its latent. The KL of the globals from their prior is subtracted from the sum over the
-        data. With several draws it is the tighter importance-weighted bound (Burda, Grosse and
-        Salakhutdinov 2016, eq. 8), which tends to
+        """The bound on E_q(beta)[log p(x | beta)] of each observation or sequence, in nats, by a
+        draw of its latent. For a bound on the evidence, sum it over the data and subtract the KL of
+        the globals from their prior. With several draws it is the tighter importance-weighted bound
+        (Burda, Grosse and Salakhutdinov 2016, eq. 8), which tends to
 
             log int p(x | u) exp E_q(beta)[log p(u | beta)] du,
 
-        (the other locals summed over), a lower bound too by Hoelder's inequality, and log p(x |
-        beta) where the globals are known. Where the other locals depend on each other it tends to
-        less."""
+        with the other locals summed over. This is a lower bound too, by Hoelder's inequality, and
+        equals log p(x | beta) if the globals are known. If the other locals depend on each other,
+        the limit is lower."""
         require_integers(num_samples=num_samples)
         spec = fit.alg.spec
         estep = dataclasses.replace(spec.estep or self.estep, num_samples=num_samples)
         if num_samples > 1:
             estep = dataclasses.replace(estep, objective=importance_weighted())
+        spec = spec._replace(estep=estep)
         batch = Minibatch(cast_data(self, data), None)
-        return np.asarray(
-            infer(
-                read_bounds, spec._replace(estep=estep), fit.state.hyper, fit.posterior, batch, key
-            )
-        )
+        return np.asarray(infer(read_bounds, spec, fit.state.hyper, fit.posterior, batch, key))
 
 
 Kind = TypeVar("Kind", bound=BetweenNetworks)
@@ -92,19 +88,17 @@ def model_between_networks(
     Args:
       kind: the class of the model.
       parts: its parts; their surrogate is the energy of `conjugate`.
-      conjugate: the model of the latents, whose data are what the encoder says.
+      conjugate: the model of the latents, whose data are the outputs of the encoder.
       points: parameters of the networks, as `encoder` and `decoder`.
-      estep: its default E-step.
-      form: the form of its data.
-      generative: how it draws data.
+      estep: the default E-step.
+      form: the form of the data.
+      generative: draws of data.
     """
 
     def read_data(batch: Minibatch) -> PyTree:
-        data = (
-            batch.data
-            if batch.weights is None
-            else fill_padding(batch.data, jnp.asarray(batch.weights))
-        )
+        data = batch.data
+        if batch.weights is not None:
+            data = fill_padding(data, jnp.asarray(batch.weights))
         return jax.tree.map(jnp.asarray, data)
 
     def local_elbo(
@@ -112,22 +106,18 @@ def model_between_networks(
     ) -> LocalElbo:
         data = read_data(batch)
         keys = distinct_row_keys(key, data, batch.weights)
-        bounds, local = jax.vmap(lambda key, x: parts.bound(estep, hyper, dict(stats), key, x))(
-            keys, data
-        )
-        counts = (
-            jnp.ones_like(bounds)
-            if batch.weights is None
-            else jnp.asarray(batch.weights, bounds.dtype)
-        )
+        bound = lambda key, x: parts.bound(estep, hyper, dict(stats), key, x)
+        bounds, local = jax.vmap(bound)(keys, data)
+        counts = jnp.ones_like(bounds)
+        if batch.weights is not None:
+            counts = jnp.asarray(batch.weights, bounds.dtype)
         constant = jax.lax.stop_gradient((bounds, local))
         return LocalElbo(weighted_sum(counts, bounds), jnp.sum(counts), *constant)
 
     def begin(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Minibatch | None) -> Product:
         if batch is not None:
-            batch = batch._replace(
-                data=jax.vmap(lambda x: parts.encode(hyper["encoder"], x))(read_data(batch))
-            )
+            encode = lambda x: parts.encode(hyper["encoder"], x)
+            batch = batch._replace(data=jax.vmap(encode)(read_data(batch)))
         return conjugate.init({}, key, prior, batch)
 
     return kind(

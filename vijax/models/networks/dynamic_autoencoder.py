@@ -1,19 +1,19 @@
-"""Structured variational autoencoders of sequences: a path with linear dynamics, which may switch,
+"""Structured variational autoencoders of sequences: a path with linear or switching linear dynamics
 between two networks (Johnson, Duvenaud, Wiltschko, Datta and Adams 2016, sections 2 and 5).
 
     z_1 ~ initial,  z_t | z_{t-1} ~ transition[z_{t-1}],
     x_1q ~ N(m_q, 1 / p_q),   x_t - a x_{t-1} | z_t = k ~ N(A_k x_{t-1} + B_k u_t + b_k, L_k^-1),
     y_t ~ p(y | decoder(x_t))
 
-with u_t inputs, as in `vijax.models.slds`, but for the observations. The encoder gives potentials
-on each step of the path, diagonal normals without their constant,
+with u_t inputs: `vijax.models.slds` with other observations. The encoder gives potentials on each
+step of the path, which are diagonal normals without their constant,
 
     <psi(y_t), (x_t, x_t^2)>,   psi(y_t) = encoder(y_t),
 
-zero where y_t is missing. With these in the place of the likelihood q(x) is a Gaussian chain, by
-the Kalman smoother, and q(z) a Markov chain, by forward-backward; both are kept joint. The bound
-has the likelihood itself, at draws of q(x). With one state q(x) is the exact posterior under the
-potentials."""
+and zero if y_t is missing. With the potentials in place of the likelihood, q(x) is a Gaussian
+chain, computed by the Kalman smoother, and q(z) a Markov chain, computed by forward-backward; both
+are joint. The bound has the likelihood itself, at draws of q(x). With one state q(x) is the exact
+posterior under the potentials."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from vijax.models.series.switching_dynamics import Form, check_columns
 from vijax.xla.by_value import cache_by_value
 
 SWEEPS = 10
-"""Sweeps over path and states by default; a path without states needs one."""
+"""Default number of sweeps over path and states; a path without states needs one."""
 
 
 @cache_by_value
@@ -76,18 +76,18 @@ def dynamic_svae(
     Args:
       latent_dim: Q, dimension of the hidden path.
       encoder: (apply, params); `apply(params, y)` of one step, of shape (D,), returns the
-        potentials on the path there, a pair (h, -J / 2), each of shape (Q,). Keep J positive: let a
-        network give m and log J, and return (J m, -J / 2); `vijax.models.as_potentials` makes one
-        of the encoder of a `vae`.
+        potentials on the path at this step, a pair (h, -J / 2), each of shape (Q,). Keep J
+        positive: let a network give m and log J, and return (J m, -J / 2).
+        `vijax.models.as_potentials` converts the encoder of a `vae`.
       decoder: (apply, params); `apply(params, x)` of one step of the path, of shape (Q,), returns
         the output that `observed` reads.
       observed: p(y_t | output), from `vijax.models.networks.observed`.
-      num_states: K, how many laws of motion. With one the path is a linear dynamical system.
+      num_states: K, number of laws of motion. With one the path is a linear dynamical system.
       initial_concentration: concentration of the Dirichlet prior of the first state.
       transition_concentration: concentration of the Dirichlet priors of the next state given each.
       stickiness: number added to the concentration of staying in a state.
-      persistence: a, how much of the last step a step keeps before the coefficients, whose prior
-          mean is 0, are added.
+      persistence: a, the share of the last step that a step keeps; coefficients of prior mean 0 are
+          added to it.
       strength: prior precision of all coefficients and means, in units of their noise precision,
         counted in observations.
       degrees: degrees of freedom of the Wishart prior of the precisions of the motion, above Q - 1;
@@ -95,29 +95,29 @@ def dynamic_svae(
       variance: inverse of the prior mean of the precisions of the motion.
       shape: shape of the gamma prior of the precisions of the first step.
       rate: rate of the same prior.
-      init: the start of the globals; by default at the path on which the encoder's potentials have
-        their modes, and states by clusters of windows of like motion.
-      num_inputs: M, how many of the last columns are inputs, which the motion depends on. They are
-        not modelled, and the networks do not see them.
+      init: the start of the globals; by default the modes of the encoder's potentials as path, and
+        states by clusters of windows of like motion.
+      num_inputs: M, number of last columns that are inputs: the motion depends on them. They are
+        not modelled, and the networks do not read them.
 
     Returns:
       A `Model` with globals `initial`, `transition`, `start` (NormalGamma, batch (Q,)) and
       `dynamics` (MatrixNormalWishart, batch (K,)) as in `vijax.models.slds`, for `vijax.aevb`
       (natural gradients for the globals, Adam for the networks). Data: a pair (y, mask) of shapes
       (N, T, D + M) and (N, T), the mask true on the steps that exist, which come first
-      (`vijax.models.pad`). A step with a NaN is missing, but inputs are known. `fit.locals(data,
+      (`vijax.models.pad`). A step with a NaN is missing; inputs must be known. `fit.locals(data,
       key=key)` are the laws of the paths: `["x"].mean()` smoothed paths, `["z"].probs` smoothed
-      probabilities of the states; `fit.forecast(key, num_draws, data, num_steps)` draws what
-      follows, inputs as at the last step; where they are known, make the steps to come missing ones
-      with these inputs, and draw them by `fit.predictive(key, num_draws, data, groups="same")`.
+      probabilities of the states. `fit.forecast(key, num_draws, data, num_steps)` draws the next
+      steps with the inputs of the last step. With known future inputs, append missing steps that
+      have them, and draw these by `fit.predictive(key, num_draws, data, groups="same")`.
       `model.reconstruct(fit, data)` decodes smoothed paths, `model.bound(fit, data, key=key)` are
       bounds by sequence.
 
     Raises:
-      ValueError: an argument outside its limits; a network that is no pair; a decoder that returns
-        no vector; potentials of other shapes; later, data unlike the above.
+      ValueError: an argument outside its limits; a network that is not a pair; a decoder that does
+        not return a vector; potentials of other shapes; later, data unlike the above.
 
-    A number that turns in a circle, seen as its two coordinates behind a linear map:
+    A point that moves on a circle, observed through a linear map:
 
     >>> import jax, jax.numpy as jnp, numpy as np, vijax as vi
     >>> t = 0.5 * np.arange(20.0) + np.random.default_rng(0).uniform(0, 6, (30, 1))
@@ -132,19 +132,16 @@ def dynamic_svae(
     >>> bool(np.abs(ahead - y[:, 15:]).mean() < 0.2)
     True
     """
-    (encode, encoder_params), (decode, decoder_params) = (
-        as_network("encoder", encoder),
-        as_network("decoder", decoder),
-    )
+    encode, encoder_params = as_network("encoder", encoder)
+    decode, decoder_params = as_network("decoder", decoder)
     form = Form(latent_dim, 1, num_inputs, persistence)
     priors = slds.chain_priors(
         num_states, initial_concentration, transition_concentration, stickiness
     )
     motion = slds.motion_priors(form, num_states, strength, degrees, variance, shape, rate)
     conjugate = _surrogate(form, num_states, {**priors, **motion}, init)
-    output = jax.eval_shape(
-        decode, decoder_params, jax.ShapeDtypeStruct((latent_dim,), jnp.result_type(float))
-    )
+    latent = jax.ShapeDtypeStruct((latent_dim,), jnp.result_type(float))
+    output = jax.eval_shape(decode, decoder_params, latent)
     width = jax.eval_shape(observed.mean, output).shape
     require(len(width) == 1, "decoder", "an output for a vector of observations", f"shape {width}")
     parts = Parts(
@@ -169,7 +166,7 @@ def dynamic_svae(
 
 
 Group = tuple[Float[Array, "T Q"], Float[Array, "T Q"], Float[Array, "T M"], Bool[Array, " T"]]
-"""Potentials on x and on x^2 of each step, inputs, and the mask of steps that exist."""
+"""Potentials on x and on x^2 of each step, inputs, and the mask of existing steps."""
 
 
 def _surrogate(form: Form, num_states: int, globals: Any, init: starts.Init | None) -> Model:
@@ -193,10 +190,9 @@ def _surrogate(form: Form, num_states: int, globals: Any, init: starts.Init | No
         locals=locals_,
         energy=energy,
         example=(
-            *(
-                c * np.ones((3, n))
-                for c, n in ((0, form.dim), (-1, form.dim), (1, form.num_inputs))
-            ),
+            np.zeros((3, form.dim)),
+            -np.ones((3, form.dim)),
+            np.ones((3, form.num_inputs)),
             np.ones(3, bool),
         ),
         init=init or _start(form, num_states),
@@ -205,7 +201,7 @@ def _surrogate(form: Form, num_states: int, globals: Any, init: starts.Init | No
 
 @cache_by_value
 def _start(form: Form, num_states: int, variance: float = 0.05) -> starts.Init:
-    """The start at the modes of the potentials, smoothed, and at states of like motion there."""
+    """The start: the modes of the potentials, smoothed, as path, and states of like motion."""
 
     def start(key: PRNGKeyArray, context: starts.Context) -> Product:
         linear, square, inputs, mask = context.data().data
@@ -223,8 +219,8 @@ def _start(form: Form, num_states: int, variance: float = 0.05) -> starts.Init:
 def _encoding(
     encode: Callable[[PyTree, Array], Any], latent_dim: int, dim: int
 ) -> Callable[[PyTree, PyTree], Group]:
-    """(params, (y, mask)) -> the potentials of one sequence, zero on steps that are missing; its
-    inputs and mask."""
+    """(params, (y, mask)) -> the potentials of one sequence, zero at missing steps; its inputs and
+    mask."""
 
     def potentials(params: PyTree, x: PyTree) -> Group:
         y, mask = x
@@ -241,7 +237,7 @@ def _encoding(
 def _fitting(
     decode: Callable[[PyTree, Array], Any], observed: Observed, dim: int
 ) -> Callable[..., Float[Array, ""]]:
-    """(params, path, (y, mask)) -> log p(y | path), the missing steps left out."""
+    """(params, path, (y, mask)) -> log p(y | path) of the observed steps."""
 
     def fits(params: PyTree, path: Float[Array, "T Q"], x: PyTree) -> Float[Array, ""]:
         is_observed, y = _observed_steps(x[0][:, :dim], x[1])
@@ -254,14 +250,14 @@ def _fitting(
 def _observed_steps(
     y: Float[Array, "T D"], mask: Bool[Array, " T"]
 ) -> tuple[Bool[Array, " T"], Float[Array, "T D"]]:
-    """The steps that were seen, and observations with zeros in the place of others."""
+    """The mask of observed steps, and observations with zeros at the other steps."""
     is_observed = jnp.asarray(mask, bool) & jnp.all(jnp.isfinite(y), -1)
     return is_observed, jnp.where(is_observed[:, None], y, 0.0)
 
 
 def _check(observed: Observed, dim: int, num_inputs: int, data: PyTree) -> None:
-    """Raises ValueError on data that are no pair (y, mask) of these columns, or outside the support
-    where seen."""
+    """Raises ValueError unless data are a pair (y, mask) of these columns, with observed steps
+    inside the support."""
     y, mask = check_columns(data, dim, num_inputs)
     y = np.asarray(y, float)[..., :dim]
     observed.check(y[mask & ~np.isnan(y).any(-1)])
@@ -274,7 +270,7 @@ def _generative(
     observed: Observed,
     check: Callable[[Any], None],
 ) -> Generative:
-    """Draws of sequences: paths as of a switching linear dynamical system, and observations by the
+    """Draws of sequences: paths of a switching linear dynamical system, observed through the
     decoder."""
 
     def data(

@@ -1,4 +1,4 @@
-"""Likelihoods for a decoder's output: log p(x | output), one observation at a time."""
+"""Likelihoods of one observation given the output of a decoder: log p(x | output)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Observed(abc.ABC):
 
     @abc.abstractmethod
     def check(self, x: Any) -> None:
-        """Raises ValueError on observations outside the support."""
+        """Raises ValueError for observations outside the support."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,8 +63,8 @@ class bernoulli(Observed):
 @check_arguments
 @dataclasses.dataclass(frozen=True)
 class gaussian(Observed):
-    """Real entries. The output is their means, with `sd` given; or a pair of means and log standard
-    deviations, or of means and one log standard deviation of all entries.
+    """Real entries. With `sd` the output is their means. Without it the output is a pair of means
+    and log standard deviations, or of means and one log standard deviation for all entries.
 
     Args:
       sd: standard deviation of the noise; unset: learnt.
@@ -136,7 +136,7 @@ class categorical(Observed):
 
 
 def _check_shape(what: str, output: Any, shape: tuple[int, ...], x: Any) -> None:
-    """Raises ValueError on an output of another shape, which would be broadcast against the
+    """Raises ValueError for an output of another shape, which would be broadcast against the
     observation."""
     remedy = (
         f"An observation has shape {jnp.shape(x)}: reshape what the network returns, or the data."

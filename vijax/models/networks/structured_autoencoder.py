@@ -1,15 +1,15 @@
 """The structured variational autoencoder (Johnson, Duvenaud, Wiltschko, Datta and Adams 2016): a
-conjugate model of the latents, networks between them and the data.
+conjugate model of the latents, with networks between latents and data.
 
     beta ~ conjugate priors,   z_n, u_n | beta ~ exp energy,   x_n | u_n ~ p(x | decoder(u_n))
 
-The encoder gives potentials psi(x_n) on the statistics of the latent u_n, conjugate to it. The
-locals are then found as in a model without networks, by coordinate ascent on  E_q[energy] + <psi,
-E_q[t(u)]> + entropies; and the bound is
+The encoder gives potentials psi(x_n) on the statistics of the latent u_n, conjugate to it. q of the
+locals is then computed as in a model without networks, by coordinate ascent on  E_q[energy] + <psi,
+E_q[t(u)]> + entropies. The bound is
 
     E_q[energy] + entropies + E_q(u)[log p(x | decoder(u))].
 
-Here this conjugate model is an `energy_model` whose data are the potentials.
+The conjugate model is an `energy_model` whose data are the potentials.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class StructuredAutoencoder(BetweenNetworks):
     """A structured variational autoencoder; made by `svae`."""
 
     def generate(self, fit: Any, key: PRNGKeyArray, num_draws: int) -> Array:
-        """E[x | decoder(latent)] at draws of the latent from the fitted model: globals from their
-        posterior, the other local by its probabilities, the latent given both.
+        """E[x | decoder(latent)] at draws of the latent from the fitted model: the globals are
+        drawn from their posterior, then the class, then the latent given both.
 
         Raises:
-          ValueError: no draw is asked for; locals other than the latent and one class.
+          ValueError: `num_draws` below 1; locals other than the latent and one class.
         """
         require_integers(num_draws=num_draws)
         program = cached_program(
@@ -82,30 +82,30 @@ def svae(
     observed: Observed,
     init: starts.Init | None = None,
 ) -> StructuredAutoencoder:
-    """A structured variational autoencoder: any conjugate model of one observation's locals, any
-    two networks.
+    """A structured variational autoencoder of any conjugate model of one observation's locals and
+    any two networks.
 
     Args:
       globals: conjugate priors of the globals, by name.
-      locals: families of one observation's locals, by name. Coordinate ascent starts at them, the
-        latent's with the potentials added. Each is one block: entries of one local may not depend
+      locals: families of one observation's locals, by name. Coordinate ascent starts at them, with
+        the potentials added to the latent. Each is one block: entries of one local may not depend
         on each other.
-      energy: (stats) -> log p(locals | globals) less base measures, of one observation: as in
-        `vijax.energy_model`, without the data.
+      energy: (stats) -> log p(locals | globals) less base measures of one observation, as in
+        `vijax.energy_model` without the data.
       latent: the local that the decoder reads: a `Normal` of shape (K,) or a `MultivariateNormal`
           of dimension K.
       encoder: (apply, params); `apply(params, x)` of one observation returns the potentials on the
         latent's statistics, one array for each natural parameter of its family: for a normal a pair
         (h, -J / 2), each of shape (K,), for a multivariate one (h, -J / 2) of shapes (K,), (K, K).
-        Keep J positive: let a network give m and log J, and return (J m, -J / 2). Where there are
-        classes begin with the networks of a plain `vae` after some passes over the data
-        (`vijax.models.as_potentials`): random networks do not separate the classes, most of which
-        then stay empty.
+        Keep J positive: let a network give m and log J, and return (J m, -J / 2). With classes,
+        start from the networks of a plain `vae` after some passes over the data
+        (`vijax.models.as_potentials`): random networks do not separate the classes, and most
+        classes stay empty.
       decoder: (apply, params); `apply(params, u)` of one latent of shape (K,) returns the output
           that `observed` reads.
       observed: p(x | output), from `vijax.models.networks.observed`.
       init: the start of the globals (`vijax.init`), with the potentials of the encoder as data; by
-        default k-means++ on these where there is a class, else the prior.
+        default k-means++ on the potentials if there is a class, else the prior.
 
     Returns:
       A `Model`, for `vijax.aevb` (natural gradients for the globals, Adam for the networks) with
@@ -114,8 +114,8 @@ def svae(
       latents)`, `model.generate(fit, key, n)`.
 
     Raises:
-      ValueError: a global that is no family; a latent that is no local or no normal; potentials of
-        other shapes; a network that is no pair; an energy that is not multilinear.
+      ValueError: a global that is not a family; a latent that is not a local or not normal;
+        potentials of other shapes; a network that is not a pair; an energy that is not multilinear.
 
     A linear factor whose precision is inferred beside the networks:
 
@@ -134,26 +134,15 @@ def svae(
     """
     for name, q in globals.items():
         remedy = "Free and hierarchical globals belong to vijax.energy_model."
-        require(
-            isinstance(q, Family),
-            f"globals[{name!r}]",
-            "a conjugate family",
-            type(q).__name__,
-            remedy,
-        )
+        is_family = isinstance(q, Family)
+        expected = "a conjugate family"
+        require(is_family, f"globals[{name!r}]", expected, type(q).__name__, remedy)
     require(latent in locals, "latent", f"one of the locals {sorted(locals)}", repr(latent))
     template = locals[latent]
-    kind = type(template).__name__
-    require(
-        isinstance(template, Normal | MultivariateNormal),
-        "latent",
-        "a Normal or MultivariateNormal",
-        kind,
-    )
-    (encode, encoder_params), (decode, decoder_params) = (
-        as_network("encoder", encoder),
-        as_network("decoder", decoder),
-    )
+    is_normal = isinstance(template, Normal | MultivariateNormal)
+    require(is_normal, "latent", "a Normal or MultivariateNormal", type(template).__name__)
+    encode, encoder_params = as_network("encoder", encoder)
+    decode, decoder_params = as_network("decoder", decoder)
     conjugate = _surrogate(globals, locals, energy, latent, init)
     like = tuple(tree.parameters(template))
     parts = Parts(
@@ -164,10 +153,8 @@ def svae(
         observed,
         lambda params, u, x: observed.log_prob(decode(params, u), x),
     )
-    points, form = (
-        {"encoder": encoder_params, "decoder": decoder_params},
-        DataForm(observed.check, "number"),
-    )
+    points = {"encoder": encoder_params, "decoder": decoder_params}
+    form = DataForm(observed.check, "number")
     generative = _generative(parts, globals)
     return model_between_networks(
         StructuredAutoencoder, parts, conjugate, points, structured(), form, generative
@@ -175,7 +162,7 @@ def svae(
 
 
 def _generative(parts: Parts, globals: Mapping[str, Family]) -> Generative:
-    """Draws observations from latents of the fitted model, or from q of the latents of given
+    """Draws of observations from latents of the fitted model, or from q of the latents of
     observations."""
 
     def local(hyper: Hyper, values: Any, x: Array, key: PRNGKeyArray) -> dict[str, Array]:
@@ -200,12 +187,11 @@ def draw_latent(
 ) -> Array:
     """A draw of the latent given statistics of the globals.
 
-    log p(class) = E(u, class) - log p(u | class) at any u (candidate's formula; here at 0), up to a
-    constant: its conditional is known for every class."""
+    Up to a constant, log p(class) = E(u, class) - log p(u | class) at any u (candidate's formula,
+    here at 0), since the conditional is known for every class."""
     energy = parts.surrogate
-    nothing = jax.tree.map(
-        lambda x: jnp.zeros(x.shape, x.dtype), energy.shapes.example
-    )  # no potentials
+    # A group without potentials.
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), energy.shapes.example)
     templates = dict(energy.locals(nothing))
     zero = {
         parts.latent: templates[parts.latent].stats(jnp.zeros_like(templates[parts.latent].mean()))
@@ -249,8 +235,8 @@ def _surrogate(
     latent: str,
     init: starts.Init | None,
 ) -> Model:
-    """The conjugate model whose data are potentials; its E-steps start at the locals plus the
-    potentials."""
+    """The conjugate model whose data are potentials. Its E-steps start at the locals, with the
+    potentials added to the latent."""
     template = locals[latent]
 
     def total(stats: Mapping[str, Any], potentials: Potentials) -> Float[Array, ""]:

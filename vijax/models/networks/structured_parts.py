@@ -1,5 +1,5 @@
-"""The computations of a structured autoencoder for one group, an observation or a sequence: its
-locals, its bound, its importance ratios."""
+"""The computations of a structured autoencoder for one group, which is an observation or a
+sequence: locals, bound and importance ratios."""
 
 from __future__ import annotations
 
@@ -32,14 +32,11 @@ class Parts:
     surrogate: Energy  # the conjugate model, whose groups hold potentials
     latent: str  # name of the local that the decoder reads
     encode: Callable[[PyTree, PyTree], Any]  # (params, x) -> a group of the surrogate
-    decode: Callable[
-        [PyTree, Array], Any
-    ]  # (params, latent) -> the output that the likelihood reads
+    decode: Callable[[PyTree, Array], Any]  # (params, latent) -> the input of the likelihood
     observed: Observed  # the likelihood of one observation
-    fits: Callable[
-        [PyTree, Array, PyTree], Float[Array, ""]
-    ]  # (params of the decoder, latent, x) -> log p(x | latent)
-    # a group -> the same without potentials
+    # (params of the decoder, latent, x) -> log p(x | latent)
+    fits: Callable[[PyTree, Array, PyTree], Float[Array, ""]]
+    # group -> the group without potentials
     silent: Callable[[Any], Any] = lambda group: jax.tree.map(jnp.zeros_like, group)
 
     def infer(self, estep: Structured, stats: PyTree, group: Any) -> tuple[dict[str, Family], Any]:
@@ -68,9 +65,9 @@ class Parts:
         group: Any,
         x: PyTree,
     ) -> Float[Array, " draws"]:
-        """log p(x, u | globals) - log q(u) at draws u of the latent. The other locals are at their
-        best given each u: summed over exactly where they do not depend on each other, else by a
-        bound."""
+        """log p(x, u | globals) - log q(u) at draws u of the latent. The other locals have their
+        optimal q given u: they are summed over exactly if they do not depend on each other, else by
+        a bound."""
         energy = self.surrogate
         shared = stats if estep.through_globals else jax.lax.stop_gradient(stats)
         begin = dict((energy.start or energy.locals)(group))
@@ -90,9 +87,8 @@ class Parts:
             log_joint = (
                 energy.fn({**stats, **means, **latent_stats}, self.silent(group), {}) + inferred.gap
             )
-            minus_log_q = jnp.sum(
-                q.log_normalizer() - q.dot(latent_stats[self.latent])
-            )  # - log q(u), without its base measure
+            # Without the base measure, which the energy leaves out too.
+            minus_log_q = jnp.sum(q.log_normalizer() - q.dot(latent_stats[self.latent]))
             return log_joint + minus_log_q + self.fits(points["decoder"], u, x)
 
         return jax.vmap(ratio)(draws)
@@ -112,10 +108,10 @@ class Parts:
 
 
 def as_potentials(encoder: Network) -> Network:
-    """An encoder of `vijax.models.vae` as one of `vijax.models.svae`, for a latent that is a
-    `Normal`: it turns (mean, log sd) into the potentials of this normal.
+    """An encoder of `vijax.models.vae` as an encoder of `vijax.models.svae`, for a `Normal` latent:
+    it turns (mean, log sd) into the potentials of this normal.
 
-    So a structured autoencoder can begin at the networks of a plain one::
+    So a structured autoencoder can start from the networks of a plain one::
 
         plain = vi.fit(vi.aevb(vae), x, num_epochs=5, batch_size=128, key=key).state.hyper
         model = vi.models.svae(..., encoder=vi.models.as_potentials((encode, plain["encoder"])),
@@ -143,15 +139,11 @@ def as_potentials(encoder: Network) -> Network:
 
 
 def check_potentials(potentials: Any, like: Potentials) -> Potentials:
-    """One potential for each natural parameter, of its shape."""
+    """The potentials as a tuple; ValueError unless there is one for each natural parameter, with
+    its shape."""
     leaves = tuple(tree.parameters(potentials))
     shapes = [tuple(leaf.shape) for leaf in like]
     actual = [jnp.shape(leaf) for leaf in leaves]
-    require(
-        actual == shapes,
-        "encoder",
-        f"potentials of shapes {shapes}",
-        actual,
-        "One for each natural parameter.",
-    )
+    remedy = "One for each natural parameter."
+    require(actual == shapes, "encoder", f"potentials of shapes {shapes}", actual, remedy)
     return leaves

@@ -1,16 +1,16 @@
-"""A chain of Gibbs sampling of the structural topic model that begins at q: shares of documents
-with the uncertainty of topics, coefficients and covariance.
+"""A Gibbs chain of the structural topic model that starts at q: shares of documents with the
+uncertainty of topics, coefficients and covariance.
 
-Draws of shares at fixed coefficients G are too narrow: their regression returns the G that they
-were drawn with. Where a share f of the information is missing (documents are short), the variance
-of effects is I^-1 / (1 - f), I that of known shares; composition at fixed G gives I^-1 (1 + f)
-(Rubin 1987, chapter 4). A chain that draws G given the shares and the shares given G adds all
-powers of f. One sweep:
+Draws of shares at fixed coefficients G are too narrow, because their regression returns the G that
+they were drawn with. If a share f of the information is missing (short documents), the variance of
+effects is I^-1 / (1 - f), where I is the information of known shares; composition at fixed G gives
+I^-1 (1 + f) (Rubin 1987, chapter 4). A chain that draws G given the shares and the shares given G
+adds all powers of f. One sweep:
 
     z_d | G, L, beta, words:  Metropolis-Hastings from N(z; G' x_d, L^-1) exp(h_d z - z' S_d z / 2), q's own sites
     topic of each word | z, beta;     beta | topics of words;     G, L | z, their conjugate conditionals
 
-Words' topics are drawn after z, whose conditional has them summed out (Tanner and Wong 1987; van
+The topics of words are drawn after z, whose conditional sums them out (Tanner and Wong 1987; van
 Dyk and Park 2008)."""
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from vijax.models.structural.group_words import conditional, word_table
 from vijax.xla.compiler import step_jit
 
 BLOCK = 1 << 16
-"""Words that are drawn at once."""
+"""Words whose topics are drawn at once."""
 
 
 class Sites(NamedTuple):
-    """Factors of q(z) of each document that stand for its words, exp(linear z - z' precision z /
-    2), and q's mean."""
+    """Factors of q(z) that replace the words of each document, exp(linear z - z' precision z / 2);
+    and the mean of q."""
 
     mean: Float[Array, "docs K"]
     linear: Float[Array, "docs K"]
@@ -44,8 +44,8 @@ class Sites(NamedTuple):
 
 
 class Words(NamedTuple):
-    """Words of all documents, in blocks: the document, the word (of the table by group), and how
-    often."""
+    """Words of all documents, in blocks: the document, the word id (in the table by group), and the
+    count."""
 
     document: Int[Array, "blocks B"]
     word: Int[Array, "blocks B"]
@@ -53,7 +53,7 @@ class Words(NamedTuple):
 
 
 class Documents(NamedTuple):
-    """Data of a chain: covariates, sites, pairs of document and word, and all words one by one."""
+    """Data of a chain: covariates, sites, pairs of document and word, and all tokens."""
 
     x: Float[Array, "docs J"]
     sites: Sites
@@ -72,8 +72,9 @@ def chain_documents(
     mean: Float[np.ndarray, "docs K"],
     site: Float[np.ndarray, "docs K K"],
 ) -> Documents:
-    """The documents of a corpus with covariates, at q(z_d) of these means, and precisions beside
-    the prior's; `logits` are the statistics of coefficients and precision for which q was found."""
+    """The documents of a corpus with covariates. q(z_d) has the means `mean`, and `site` are its
+    precisions beyond the prior's; `logits` are the statistics of coefficients and precision at
+    which q was computed."""
     document = np.repeat(np.arange(corpus.num_documents), np.diff(corpus.indptr))
     covariates: Any = corpus.covariates
     x = covariates[:, :-1] if groups else covariates
@@ -89,7 +90,8 @@ def chain_documents(
 
 
 def _blocks(document: np.ndarray, word: np.ndarray, times: np.ndarray) -> Words:
-    size = min(BLOCK, 1 << max(len(word) - 1, 0).bit_length())  # few sizes, so that few programs
+    # Powers of two, so that few sizes are compiled.
+    size = min(BLOCK, 1 << max(len(word) - 1, 0).bit_length())
     missing = -len(word) % size
     blocks = lambda x, kind: jnp.asarray(np.pad(x, (0, missing)).reshape(-1, size), kind)
     return Words(
@@ -107,32 +109,29 @@ def draw_chain(
     number: int,
     callback: Callable[[int, int], None] | None = None,
 ) -> tuple[Float[np.ndarray, "S docs K"], float]:
-    """Draws of the shares from one chain, and how many of its proposals of z were accepted.
+    """Draws of the shares from one chain, and the share of accepted proposals of z.
 
     Args:
-      groups: groups of words; 0: they do not differ.
-      prior: of the globals.
-      stats: statistics of a draw of all globals, at which it begins.
+      groups: number of groups of words; 0 if words do not differ.
+      prior: prior of the globals.
+      stats: statistics of a draw of all globals, at which the chain starts.
       documents: all documents.
       key: random key.
       before: sweeps before the first draw.
-      number: how many draws.
-      callback: called with the number of sweeps that are done, and of all.
+      number: number of draws.
+      callback: called with the number of finished sweeps and the number of all sweeps.
     """
-    state, shares, total = (
-        (stats, documents.sites.mean, jnp.zeros(())),
-        [],
-        before + SWEEPS_PER_DRAW * number,
-    )
+    state = (stats, documents.sites.mean, jnp.zeros(()))
+    shares = []
+    total = before + SWEEPS_PER_DRAW * number
     for num_sweeps in range(
         before % SWEEPS_PER_DRAW or SWEEPS_PER_DRAW, total + 1, SWEEPS_PER_DRAW
     ):
         state = _run_sweeps(
             groups, prior, documents, state, key, max(num_sweeps - SWEEPS_PER_DRAW, 0), num_sweeps
         )
-        jax.block_until_ready(
-            state
-        )  # else sweeps would be told, and could not be interrupted, that are only planned
+        # Else sweeps would be reported, and could not be interrupted, before they have run.
+        jax.block_until_ready(state)
         if num_sweeps > before:
             shares.append(np.asarray(jax.nn.softmax(state[1])))
         if callback is not None:
@@ -150,7 +149,7 @@ def _run_sweeps(
     first: Any,
     end: Any,
 ) -> Any:
-    """The state after sweeps number `first` to `end` - 1."""
+    """The state after the sweeps `first` to `end` - 1."""
     at = lambda i, state: sweep(groups, prior, documents, state, jax.random.fold_in(key, i))
     return jax.lax.fori_loop(first, end, at, state)
 
@@ -163,9 +162,8 @@ def sweep(groups: int, prior: Product, documents: Documents, state: Any, key: PR
     table = word_table(groups, stats)
     z, is_accepted = _move(stats["logits"], documents, table, z, key_z)
     counts = _topics_of_words(documents.tokens, table, z, key_topics)
-    laws = conditional(groups, prior, stats, counts, key_own) | {
-        "logits": given_z(prior["logits"], documents.x, z)
-    }
+    laws = conditional(groups, prior, stats, counts, key_own)
+    laws["logits"] = given_z(prior["logits"], documents.x, z)
     return drawn_stats(laws, key_words), z, accepted + jnp.mean(is_accepted)
 
 
@@ -182,9 +180,8 @@ def given_z(
     / 2, 1/2)."""
     product = functools.partial(jnp.matmul, precision="highest")
     message = product(x.T, z), -0.5 * product(x.T, x), -0.5 * product(z.T, z), 0.5 * len(z)
-    return MatrixNormalWishart(
-        *(a + b for a, b in zip(jax.tree.leaves(prior), message, strict=True))
-    )
+    sums = (a + b for a, b in zip(jax.tree.leaves(prior), message, strict=True))
+    return MatrixNormalWishart(*sums)
 
 
 def _move(
@@ -194,22 +191,19 @@ def _move(
     z: Float[Array, "docs K"],
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, "docs K"], Any]:
-    """z after a step of Metropolis-Hastings with the prior times q's site as proposal, and which
-    have moved."""
+    """z after a Metropolis-Hastings step whose proposal is the prior times q's site; and a mask of
+    the accepted proposals."""
     key_noise, key_accept = jax.random.split(key)
     sites = documents.sites
-    linear = (
-        jnp.matmul(documents.x, logits.coefficients_times_precision, precision="highest")
-        + sites.linear
-    )
+    prior_linear = jnp.matmul(documents.x, logits.coefficients_times_precision, precision="highest")
+    linear = prior_linear + sites.linear
     factor = jnp.linalg.cholesky(logits.precision[None] + sites.precision)
     noise = jax.random.normal(key_noise, z.shape, z.dtype)
     at = lambda b, trans: solve(factor, b[..., None], trans=trans)[..., 0]
     proposal = at(at(linear, 0) + noise, 1)
     excess = functools.partial(_excess, documents, table)
-    accepted = jnp.log(jax.random.uniform(key_accept, z.shape[:1], z.dtype)) < excess(
-        proposal
-    ) - excess(z)
+    log_u = jnp.log(jax.random.uniform(key_accept, z.shape[:1], z.dtype))
+    accepted = log_u < excess(proposal) - excess(z)
     return jnp.where(accepted[:, None], proposal, z), accepted
 
 
@@ -235,7 +229,7 @@ def _excess(
 def _topics_of_words(
     tokens: Words, table: Float[Array, "W K"], z: Float[Array, "docs K"], key: PRNGKeyArray
 ) -> Float[Array, "W K"]:
-    """Counts of words by topic, where the topic of every word is drawn."""
+    """Counts of words by topic, after a draw of the topic of every word."""
     shares, words = jax.nn.softmax(z), jnp.exp(table)
     topics = table.shape[1]
 

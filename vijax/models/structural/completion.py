@@ -23,15 +23,15 @@ def completion_score(
     groups: Int[np.ndarray, " docs"] | None,
     key: PRNGKeyArray,
 ) -> Score:
-    """The score of the second halves of documents, as of `vijax.evaluate.document_completion`.
+    """The score of the second halves of documents, as by `vijax.evaluate.document_completion`.
 
     Args:
-      shares: batch, key -> expected shares of its documents, an array for each length; compiled
-          already.
+      shares: (batch, key) -> expected shares of its documents, an array for each length; a compiled
+          function.
       words: probabilities of words by group and topic.
       corpus: documents with their covariates.
-      groups: the group of each document; None: there is one.
-      key: fixes the halves and the draws.
+      groups: the group of each document; None for a single group.
+      key: random key of the halves and the draws.
     """
     rows = np.flatnonzero(corpus.tokens >= 2)
     long, groups = corpus[rows], None if groups is None else groups[rows]
@@ -39,9 +39,8 @@ def completion_score(
     first, second = halves(long, key_halves)
     parts, places = [], []
     for batch, order in document_batches(first, 1024):
-        parts += [
-            np.asarray(x) for x in shares(batch, key_shares)
-        ]  # draws are by what a document holds
+        # A document's draws depend on its words, not on its batch.
+        parts += [np.asarray(x) for x in shares(batch, key_shares)]
         places.append(order)
     theta = in_order(np.concatenate(parts), np.concatenate(places))
     document = np.repeat(np.arange(len(long)), second.lengths)
@@ -63,8 +62,8 @@ def completion_score(
 
 
 def halves(corpus: Corpus, key: PRNGKeyArray) -> tuple[Corpus, Corpus]:
-    """The tokens of each document in two halves at random, by what it holds; the first has the odd
-    one.
+    """The tokens of each document in two random halves that depend on its words alone; the first
+    half has the odd token.
 
     >>> one, two = halves(Corpus.from_counts([[3, 2], [0, 4]]), jax.random.key(0))
     >>> one.tokens.tolist(), two.tokens.tolist(), (one.to_scipy() + two.to_scipy()).toarray().tolist()

@@ -22,15 +22,15 @@ from vijax.spreads import spread_or_one
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Covariates:
-    """Columns and groups that the formula of prevalence and the column of content make of the rows
+    """The columns of the formula of prevalence and the groups of the content column, for the rows
     of training.
 
     Attributes:
       design: the formula as read.
-      centre: what is subtracted from its columns.
-      scale: what they are divided by: the model sees columns of mean 0 and standard deviation 1.
+      centre: subtracted from the columns.
+      scale: divisor of the columns: in the model they have mean 0 and standard deviation 1.
       content: the column of groups, or None.
-      levels: the groups; None without.
+      levels: the groups; None without content.
     """
 
     design: formulas.Design
@@ -41,27 +41,22 @@ class Covariates:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Names of the groups; empty without."""
+        """Names of the groups; () without content."""
         return () if self.levels is None else self.levels.names
 
     @classmethod
     def read(cls, prevalence: str, content: str | None, table: Any) -> Covariates:
-        """Those of a table. Raises ValueError on a formula or column that cannot be read."""
+        """The covariates of a table. ValueError for a formula or column that cannot be read."""
         design = read_terms(prevalence, table)
         levels = None if content is None else _labels(table, content).levels()
-        enough = levels is None or len(levels.names) > 1
-        require(
-            enough,
-            "content",
-            "a column of two groups or more",
-            list(levels.names if levels else ()),
-        )
+        if levels is not None:
+            enough = len(levels.names) > 1
+            require(enough, "content", "a column of two groups or more", list(levels.names))
         return cls(design, *_standards(design), content, levels)
 
     @functools.cached_property
     def mark(self) -> str:
-        """A text by which these covariates are known again: of their columns, levels, and the
-        numbers of training."""
+        """A text that identifies these covariates: a hash of columns, levels, centre and scale."""
         categories = self.design.common.categories.items()
         levels = [
             (str(node), category.levels, category.contrast.matrix.tolist())
@@ -78,8 +73,8 @@ class Covariates:
         return hashlib.blake2b(repr(learnt).encode(), digest_size=16).hexdigest()
 
     def attach(self, corpus: Corpus, table: Any) -> Corpus:
-        """Documents with their covariates, the group last. Raises ValueError as
-        `vijax.models.Stm.described` does."""
+        """Documents with their covariates; the group is the last column. ValueError as by
+        `vijax.models.Stm.described`."""
         check_rows(corpus, table)
         columns = (self.design.read_rows(table).x - self.centre) / self.scale
         if self.content is not None and self.levels is not None:
@@ -93,46 +88,35 @@ class Covariates:
 
 
 def read_terms(formula: str, table: Any, argument: str = "prevalence") -> formulas.Design:
-    """A formula of covariates and a table, read. Raises ValueError where it has a response or group
-    effects."""
+    """The design of a formula of covariates and a table. ValueError if it has a response, group
+    effects or an offset."""
     is_one = isinstance(formula, str) and formula.strip().startswith("~")
     require(is_one, argument, "~ terms", repr(formula))
     design = formulas.read(formula, table, argument=argument)
     remedy = "Write g for the effects of groups."
     require(not design.factors, argument, "no bars", repr(formula), remedy)
     offsets = [str(offset) for offset in design.common.offsets]
-    require(
-        not offsets,
-        argument,
-        "no offset, which shares of topics do not have",
-        offsets,
-        "Write the column itself.",
-    )
+    expected = "no offset, which shares of topics do not have"
+    require(not offsets, argument, expected, offsets, "Write the column itself.")
     require(len(design.labels) > 0, argument, "an intercept or a term", repr(formula))
     return design
 
 
 BY_PLACE = "set_index(corpus.index)"
-"""The call that gives a table the index of documents: its rows are theirs by place."""
+"""The call that gives a table the index of the documents, if rows agree by position."""
 
 
 def check_rows(corpus: Corpus, table: Any) -> None:
     """Raises ValueError unless the table has a row for each document."""
     rows = len(typed_table(table))
     remedy = "Empty documents are kept by vijax.data.read: its rows are those of the table."
-    require(
-        rows == corpus.num_documents,
-        "table",
-        f"{corpus.num_documents} rows, one a document",
-        rows,
-        remedy,
-    )
+    expected = f"{corpus.num_documents} rows, one a document"
+    require(rows == corpus.num_documents, "table", expected, rows, remedy)
     check_index(corpus, table)
 
 
 def check_index(corpus: Corpus, table: Any) -> None:
-    """Raises ValueError where the table, or a column of a dict, names its rows otherwise than the
-    corpus does."""
+    """Raises ValueError if the table, or a column of a dict, has another index than the corpus."""
     require_same_index(corpus, "table", table, "corpus", BY_PLACE)
     if isinstance(table, Mapping):
         for name, column in table.items():
@@ -140,9 +124,10 @@ def check_index(corpus: Corpus, table: Any) -> None:
 
 
 def _standards(design: formulas.Design) -> tuple[Float[np.ndarray, " P"], Float[np.ndarray, " P"]]:
-    """Means and standard deviations of the columns; 0 and 1 of the intercept. Without an intercept
-    none is centred."""
-    x, has_intercept = design.rows.x, "Intercept" in design.labels
+    """Means and standard deviations of the columns; 0 and 1 for the intercept. Without an intercept
+    no column is centred."""
+    x = design.rows.x
+    has_intercept = "Intercept" in design.labels
     is_one = np.array([label == "Intercept" for label in design.labels])
     scale = np.where(is_one, 1.0, x.std(0) if has_intercept else np.sqrt((x**2).mean(0)))
     centre = np.where(is_one | (not has_intercept), 0.0, x.mean(0))
@@ -150,7 +135,7 @@ def _standards(design: formulas.Design) -> tuple[Float[np.ndarray, " P"], Float[
 
 
 def _labels(table: Any, column: str) -> Labels:
-    """The groups of a column, none of which is missing."""
+    """The groups of a column; ValueError if a group is missing."""
     rows = typed_table(table, (column,))
     expected = f"a column of the table ({', '.join(rows.columns)})"
     require(column in rows, "content", expected, column)

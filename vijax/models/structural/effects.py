@@ -1,4 +1,4 @@
-"""Effects of covariates on the shares of topics, as draws: regressions of drawn shares, pooled."""
+"""Effects of covariates on the shares of topics, as draws: pooled regressions of drawn shares."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vijax.xla.content_keys import distinct_row_keys
 DRAWS_PER_SHARES = 10
 """Draws of the coefficients for each draw of the shares."""
 ROUNDING = 1e-6
-"""How far a share may leave 0 to 1 by rounding."""
+"""Distance of a share from [0, 1] that counts as rounding."""
 
 
 class Shares(NamedTuple):
@@ -32,7 +32,7 @@ class Shares(NamedTuple):
       sd: standard deviations.
       low: lower ends of the intervals.
       high: upper ends.
-      notes: what else to know of these rows: splines beyond the values of training.
+      notes: further remarks on these rows, as on splines beyond the values of training.
     """
 
     mean: Float[np.ndarray, "K rows"]
@@ -51,8 +51,8 @@ class Effects:
       draws: draws of the coefficients, (S, K, P).
       level: probability of the intervals.
       design: the formula as read, for other rows.
-      notes: sentences on intervals that may be too narrow; the printed table ends with them.
-      of_shares: True where the draws are of shares, False of log proportions (`Stm.coefficients`).
+      notes: warnings on intervals that may be too narrow; the printed table ends with them.
+      of_shares: True for coefficients of shares, False of log proportions (`Stm.coefficients`).
     """
 
     labels: tuple[str, ...]
@@ -83,23 +83,23 @@ class Effects:
         return np.quantile(self.draws, 0.5 + 0.5 * self.level, axis=0)
 
     def at(self, table: Any) -> Shares:
-        """Expected shares at rows of a table, with intervals: a line along a covariate where the
-        rows walk along it.
+        """Expected shares at rows of a table, with intervals; a line along a covariate if the rows
+        vary it.
 
-        A line that regression finds may leave 0 to 1, beyond the data or between them. Each draw is
-        then the nearest one whose shares are from 0 to 1 and add up to one (`nearest_shares`), so
-        that means and intervals are shares too."""
+        A regression line may leave [0, 1], beyond the data or between them. Each draw is then
+        replaced by the nearest shares from 0 to 1 that sum to one (`nearest_shares`), so that means
+        and intervals are shares too."""
         return self._summary(self._row_shares(table))._replace(
             notes=self.design.read_rows(table).notes
         )
 
     def difference(self, table: Any, other: Any) -> Shares:
-        """Expected shares at rows of a table less those at the rows of another, both as of `at`."""
+        """Expected shares at rows of a table less those at the rows of another, both as by `at`."""
         return self._summary(self._row_shares(table) - self._row_shares(other))
 
     def outside(self, table: Any) -> float:
-        """The share of draws at rows of a table that `at` moves, because a share of theirs is not
-        from 0 to 1."""
+        """The share of draws at rows of a table that `at` replaces, because a share is outside
+        [0, 1]."""
         return float(np.mean(self._leaves_range(self._line(table))))
 
     def _row_shares(self, table: Any) -> Float[np.ndarray, "S K rows"]:
@@ -110,7 +110,7 @@ class Effects:
         return self.draws @ self.design.read_rows(table).x.T
 
     def _leaves_range(self, line: Float[np.ndarray, "S K rows"]) -> np.ndarray:
-        """Draws of shares, some of which are not from 0 to 1, (S, 1, rows)."""
+        """True for draws with a share outside [0, 1], (S, 1, rows)."""
         beyond = (line < -ROUNDING) | (line > 1 + ROUNDING)
         return np.any(beyond, axis=1, keepdims=True) & self.of_shares
 
@@ -160,9 +160,8 @@ def nearest_shares(x: np.ndarray, axis: int = -1) -> np.ndarray:
 def draw_shares(
     logits: Any, local: Any, key: PRNGKeyArray, number: int
 ) -> Float[Array, "docs S K"]:
-    """Draws of softmax(z_d) from q(z_d) of each document; an even number of them. Each document has
-    its own noise, by its q(z_d): in what is then averaged over documents, errors of draws must not
-    be the same."""
+    """An even number of draws of softmax(z_d) from q(z_d) of each document. The noise of a document
+    depends on its q(z_d), so that errors are independent in averages over documents."""
     key = distinct_row_keys(key, local.mean)
     cov = inverse(jnp.linalg.cholesky(logits.precision[None] + local.site))
     return jax.nn.softmax(gaussian_draws(key, local.mean, jnp.linalg.cholesky(cov), number))
@@ -175,45 +174,38 @@ def compose(
     key: PRNGKeyArray,
     level: float,
 ) -> Effects:
-    """Effects by the method of composition: for each draw of the shares least squares, and draws of
-    the coefficients of all topics together from N(b, S x (X'X)^-1), S being the covariance of the
+    """Effects by the method of composition: for each draw of the shares, least squares and draws of
+    the coefficients of all topics from N(b, S x (X'X)^-1), where S is the covariance of the
     residuals."""
     require(0 < level < 1, "level", "a probability between 0 and 1", level)
     num_docs, num_draws, num_topics = shares.shape
     width = x.shape[1]
     root, rank = np.linalg.qr(x)[1], np.linalg.matrix_rank(x)
-    require(
-        rank == width,
-        "formula",
-        "columns of which none follows from the others",
-        f"{width} of rank {rank}",
-    )
+    expected = "columns of which none follows from the others"
+    require(rank == width, "formula", expected, f"{width} of rank {rank}")
     require(num_docs > width, "formula", f"fewer columns than the {num_docs} documents", width)
     y = np.asarray(shares, float).reshape(num_docs, -1)
     fitted = np.linalg.lstsq(x, y, rcond=None)[0]
     residuals = (y - x @ fitted).reshape(num_docs, num_draws, num_topics)
-    values, vectors = np.linalg.eigh(
-        np.einsum("dsk,dsl->skl", residuals, residuals, optimize=True) / (num_docs - width)
-    )
-    spread = (
-        vectors * np.sqrt(np.maximum(values, 0.0))[:, None]
-    )  # the shares sum to one: a value is 0
+    squares = np.einsum("dsk,dsl->skl", residuals, residuals, optimize=True)
+    values, vectors = np.linalg.eigh(squares / (num_docs - width))
+    # Shares sum to one, so that an eigenvalue is 0.
+    spread = vectors * np.sqrt(np.maximum(values, 0.0))[:, None]
     noise = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     scaled_noise = np.linalg.solve(
         root, noise.normal(size=(DRAWS_PER_SHARES, num_draws, width, num_topics))
     )
-    coefficients = fitted.reshape(width, num_draws, num_topics).swapaxes(
-        0, 1
-    ) + scaled_noise @ spread.swapaxes(1, 2)
-    return Effects(
-        design.labels, coefficients.swapaxes(2, 3).reshape(-1, num_topics, width), level, design
-    )
+    means = fitted.reshape(width, num_draws, num_topics).swapaxes(0, 1)
+    coefficients = means + scaled_noise @ spread.swapaxes(1, 2)
+    draws = coefficients.swapaxes(2, 3).reshape(-1, num_topics, width)
+    return Effects(design.labels, draws, level, design)
 
 
 def to_units(draws: Float[np.ndarray, "S P K"], covariates: Covariates, level: float) -> Effects:
-    """Coefficients on the columns as they are, from draws of those on standardised columns."""
+    """Coefficients on the original columns, from draws of coefficients on standardised columns."""
     require(0 < level < 1, "level", "a probability between 0 and 1", level)
-    design, coefficients = covariates.design, draws / covariates.scale[:, None]
+    design = covariates.design
+    coefficients = draws / covariates.scale[:, None]
     if "Intercept" in design.labels:
         coefficients[:, design.labels.index("Intercept")] -= np.einsum(
             "j,sjk->sk", covariates.centre, coefficients

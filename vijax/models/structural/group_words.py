@@ -1,5 +1,5 @@
-"""Words of topics by group of documents: a table of them, and the message of counts that were drawn
-for it."""
+"""Words of topics by group of documents: the table of probabilities, and its conditional given
+drawn counts."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def group_table(groups: int, stats: Any) -> tuple[TransposedDirichletStats, int]
 
 
 def word_table(groups: int, stats: Any) -> Float[Array, "W K"]:
-    """Log probabilities of words by topic; with groups of the words of one after those of
-    another."""
+    """Log probabilities of words by topic; with groups all words of the first group, then of the
+    second, and so on."""
     return group_table(groups, stats)[0].by_word if groups else _word_rows(stats["topics"])
 
 
 def conditional(
     groups: int, prior: Product, stats: Any, counts: Float[Array, "W K"], key: PRNGKeyArray
 ) -> dict[str, Any]:
-    """The laws of topics, and with groups of the groups' own words and of their share, given how
-    often each word was drawn from each topic. Of a group's counts those of its own words are
-    drawn."""
+    """The laws of topics, and with groups those of the groups' own words and of their shares, given
+    counts of words by topic. The counts of a group are split at random into shared and own
+    words."""
     if not groups:
         return {"topics": Dirichlet(prior["topics"].concentration + counts.T)}  # type: ignore[attr-defined]
     topics = counts.shape[1]
@@ -50,15 +50,11 @@ def conditional(
     own_counts = jax.random.binomial(key, by_group_and_word, jnp.clip(share, 0.0, 1.0))
     shared = by_group_and_word - own_counts
     of_own = jnp.moveaxis(own_counts, 1, 2)
+    alpha, beta = jax.tree.leaves(prior["own"])
     return {
         "topics": Dirichlet(prior["topics"].concentration + shared.sum(0).T),  # type: ignore[attr-defined]
         "content": Dirichlet(prior["content"].concentration + of_own.reshape(groups * topics, -1)),  # type: ignore[attr-defined]
-        "own": Beta(
-            *(
-                x + y.sum(1)
-                for x, y in zip(jax.tree.leaves(prior["own"]), (own_counts, shared), strict=True)
-            )
-        ),
+        "own": Beta(alpha + own_counts.sum(1), beta + shared.sum(1)),
     }
 
 

@@ -4,24 +4,24 @@
     each word of document d ~ sum_k softmax(z_d)_k beta_k
 
 x_d are the covariates of a document, by a formula. With x_d = 1 it is the correlated topic model,
-of which it has the E-step and the bound. At q(z_d) = N(m_d, V_d) the term of the prior is
+whose E-step and bound it uses. At q(z_d) = N(m_d, V_d) the term of the prior is
 
     E_q[log N(z_d; G' x_d, L^-1)] = <x m', G L> - <x x' / 2, G L G'> - <(m m' + V) / 2, L> + log|L|
     / 2 + const.,
 
 linear in the statistics of (G, L). So its gradient, the message of a document, is (x m', -x x' / 2,
 -(m m' + V) / 2, 1/2), and the step to prior + messages is the exact conditional: Bayesian
-regression of the z on x with their whole covariance. (The R package stm alternates a variational
-regression by topic and a maximum for Sigma.)
+regression of the z on x with a full covariance. (The R package stm alternates a variational
+regression for each topic and a maximum for Sigma.)
 
-Words of a topic may differ between groups of documents. A word of topic k in group g is then from
-the words that all groups have, beta_k, or else, with probability pi_gk, from the group's own,
+Words of a topic may differ between groups of documents. A word of topic k in group g is then drawn
+from the shared words beta_k, or with probability pi_gk from words of the group,
 
     pi_gk ~ Beta(2, 8),   delta_gk ~ Dirichlet(content_eta),   w ~ (1 - pi_gk) beta_k + pi_gk delta_gk
 
-(Zhai, Velivelli and Yu 2004; Paul and Girju 2009). SAGE's deviations of logits (Eisenstein, Ahmed
-and Xing 2011), which stm takes, have no conjugate prior. Here the switch of each word is summed out
-with its topic, in the same logarithm, and all of beta, delta and pi have exact messages."""
+(Zhai, Velivelli and Yu 2004; Paul and Girju 2009). The deviations of logits of SAGE (Eisenstein,
+Ahmed and Xing 2011), which the R package uses, have no conjugate prior. Here the switch of each
+word is summed out together with its topic, and beta, delta and pi have exact messages."""
 
 from __future__ import annotations
 
@@ -69,14 +69,16 @@ from vijax.xla.by_value import cache_by_value, pickle_as_call
 from vijax.xla.compiler import step_jit
 
 OWN_SHARE = 2.0, 8.0
-"""Prior of the share of a group's own words in a topic: a fifth, worth ten words."""
+"""Parameters of the Beta prior of a group's own words in a topic: a share of a fifth, with the
+weight of ten words."""
 MOST_WITH_HESSIANS = 10
-"""Topics beyond which the E-step has curvatures by slopes."""
+"""Most topics for which the E-step computes Hessians; for more it estimates curvatures from
+slopes."""
 TOL = 0.01
-"""Gain of a step, in nats, below which a document is left until the next visit."""
+"""Gain of a step, in nats, below which the E-step of a document stops until the next visit."""
 ANCHORED = 0.8
-"""Share of the start of a topic that is of anchor words; the rest is of all words, so that none is
-ruled out."""
+"""Share of anchor topics in the start of a topic; the remainder is spread over all words, so that
+no word is ruled out."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -85,7 +87,7 @@ class Stm(Model):
 
     Attributes:
       data: the documents with their covariates, for `vijax.fit`.
-      covariates: what the formula and the groups made of the table.
+      covariates: columns and groups, as learnt from the table.
       table: the table.
     """
 
@@ -98,8 +100,8 @@ class Stm(Model):
         """Other documents with their covariates, for `Fit.transform`, `Fit.score` and `vijax.fit`.
 
         Args:
-          corpus: documents; words that training has not seen are left out.
-          table: a row for each of them, with the columns of the formula.
+          corpus: documents; words that training does not have are left out.
+          table: a row for each document, with the columns of the formula.
 
         Raises:
           ValueError: a column is missing, has a value that training lacks, or has another number of
@@ -109,12 +111,12 @@ class Stm(Model):
             corpus = with_vocabulary(corpus, self.data.vocabulary or ())
         return self.covariates.attach(corpus, table)
 
-    # --- what a fit says --------------------------------------------------------------------------
+    # --- queries of a fit -------------------------------------------------------------------------
     def coefficients(
         self, fit: Any, *, key: PRNGKeyArray, level: float = 0.9, num_draws: int = 1000
     ) -> of_effects.Effects:
         """Coefficients of the log proportions z on the columns of the formula, from their
-        posterior. Proportions depend on all of them at once: `effects` are in terms of shares.
+        posterior. A proportion depends on all log proportions: `effects` are in terms of shares.
 
         Args:
           fit: fit of this model.
@@ -139,49 +141,48 @@ class Stm(Model):
         sweeps: int = 300,
         callback: Callable[[int, int], None] | None = None,
     ) -> of_effects.Effects:
-        """Effects of covariates on the shares of topics, with intervals that carry the uncertainty
-        of topics and of each document's shares.
+        """Effects of covariates on the shares of topics, with intervals that include the
+        uncertainty of topics and of each document's shares.
 
-        Each draw of all documents' shares is regressed on the columns of the formula by least
-        squares; ten draws of the coefficients, given each, are pooled (method of composition,
-        Treier and Jackman 2008; `estimateEffect` of stm). For documents of training the draws are
-        of a chain of Gibbs sampling that begins at q, in which topics, coefficients and covariance
-        are drawn too; three sweeps lie between two draws. Fits of all algorithms will do. Where
-        intervals may be too narrow, `Effects.notes` and the printed table say so.
+        Each draw of the shares of all documents is regressed on the columns of the formula by least
+        squares, and ten draws of the coefficients are taken from each regression (method of
+        composition, Treier and Jackman 2008; `estimateEffect` of stm). For documents of training
+        the draws of shares come from a Gibbs chain that starts at q and also draws topics,
+        coefficients and covariance; three sweeps lie between two draws. Fits of all algorithms can
+        be used. If intervals may be too narrow, `Effects.notes` and the printed table say so.
 
         Args:
           fit: fit of this model.
-          formula: terms, such as "~ party + day"; None takes those of prevalence. Terms that
+          formula: terms, such as "~ party + day"; None takes the formula of prevalence. Terms that
             prevalence lacks are shrunk towards no effect.
           key: random key of the draws.
-          table: a row for each document; None takes that of training. Other documents must come
-              with theirs.
+          table: a row for each document; None takes the table of training. Other documents need
+              their own table.
           corpus: other documents with covariates (`described`), whose shares are drawn from q(z_d)
-            with topics as they are fitted; None takes those of training.
+            at the fitted topics; None takes the documents of training.
           level: probability of the intervals.
-          num_draws: draws of the shares.
-          sweeps: sweeps of the chain before the first draw. 0 takes draws from q(z_d) at fitted
-            topics, which cost less; intervals are then too narrow where documents are short.
-          callback: called now and then with the number of sweeps that are done, and of all: a chain
+          num_draws: number of draws of the shares.
+          sweeps: sweeps of the chain before the first draw. 0 takes draws from q(z_d) at the fitted
+            topics, which cost less; intervals are then too narrow for short documents.
+          callback: called with the number of finished sweeps and the number of all sweeps: a chain
             of thousands of documents takes minutes.
 
         Raises:
-          ValueError: a formula that cannot be read, other numbers of rows than documents, or other
-            documents without their table.
+          ValueError: a formula that cannot be read, a table without one row for each document, or
+            other documents without their table.
         """
         check_key(key)
         self._check_words(fit)
         remedy = "Pass their table too: effects(fit, table=table, corpus=corpus, key=key)."
         lacks_table = corpus is not None and corpus is not self.data and table is None
         require(not lacks_table, "table", "the rows of the other documents", "none", remedy)
-        corpus = corpus if corpus is None or corpus is self.data else fit.in_words(corpus, "corpus")
+        if corpus is not None and corpus is not self.data:
+            corpus = fit.in_words(corpus, "corpus")
         require_integers(num_draws=num_draws)
         require_integers(0, sweeps=sweeps)
         by_chain = corpus is None and sweeps > 0
-        table, corpus = (
-            (self.table if table is None else table),
-            (self.data if corpus is None else corpus),
-        )
+        table = self.table if table is None else table
+        corpus = self.data if corpus is None else corpus
         check_rows(corpus, table)
         design = self.covariates.design if formula is None else read_terms(formula, table)
         x = design.rows.x if formula is None and table is self.table else design.read_rows(table).x
@@ -201,48 +202,33 @@ class Stm(Model):
         self, fit: Any, *, key: PRNGKeyArray, number: int = 3, corpus: Corpus | None = None
     ) -> list[Int[np.ndarray, " number"]]:
         """The documents with the largest share of each topic, as rows of the corpus; very short
-        ones are left out."""
+        documents are left out."""
         self._check_words(fit)
         corpus = self.data if corpus is None else fit.in_words(corpus, "corpus")
-        rows = typical_rows(
-            np.asarray(fit.transform(corpus, key=key)), np.asarray(corpus.tokens), number
-        )
+        shares = np.asarray(fit.transform(corpus, key=key))
+        rows = typical_rows(shares, np.asarray(corpus.tokens), number)
         return [np.array(places) for places in rows]
 
     def words(self, fit: Any) -> Float[np.ndarray, "G K V"]:
-        """Expected probabilities of words by group and topic; one group where words do not
+        """Expected probabilities of words by group and topic; a single group if words do not
         differ."""
         self._check_words(fit)
         actual = list(fit.posterior)
-        require(
-            ("content" in actual) == bool(self.covariates.groups),
-            "fit",
-            "a fit of this model",
-            f"one of {actual}",
-        )
+        is_same = ("content" in actual) == bool(self.covariates.groups)
+        require(is_same, "fit", "a fit of this model", f"one of {actual}")
         return np.asarray(_words(len(self.covariates.groups), fit.estimates))
 
     def _check_words(self, fit: Any) -> None:
-        """Raises ValueError on the fit of a model of another corpus, or of other covariates."""
+        """Raises ValueError for a fit with another corpus or other covariates."""
         form = fit.alg.spec.model.form.documents
         by_own = form is not None and form.described_by == self.covariates.mark
         actual = "one of another formula or other training rows"
-        require(
-            by_own,
-            "fit",
-            "a fit of this model",
-            actual,
-            "Make the model of the formula and the table of the fit.",
-        )
+        remedy = "Make the model of the formula and the table of the fit."
+        require(by_own, "fit", "a fit of this model", actual, remedy)
         own_words, fit_words = self.data.vocabulary, fit.vocabulary
         is_own = own_words is None or fit_words is None or are_same(own_words, fit_words)
-        require(
-            is_own,
-            "fit",
-            "a fit of this model, over its words",
-            "one over others",
-            "Ask the model of that fit.",
-        )
+        expected = "a fit of this model, over its words"
+        require(is_own, "fit", expected, "one over others", "Ask the model of that fit.")
 
     def _draws(
         self, fit: Any, corpus: Corpus, key: PRNGKeyArray, number: int
@@ -260,8 +246,8 @@ class Stm(Model):
         number: int,
         callback: Callable[[int, int], None] | None,
     ) -> tuple[Float[np.ndarray, "docs S K"], float]:
-        """Draws of the shares of the documents of training from a chain that begins at a draw of q,
-        and the share of its proposals that were accepted."""
+        """Draws of the shares of the documents of training from a chain that starts at a draw of q;
+        and the share of accepted proposals."""
         key_sites, key_start, key_chain = jax.random.split(key, 3)
         sites = infer_documents(
             _sites, fit.alg.spec, fit.state.hyper, fit.posterior, self.data, key_sites
@@ -284,15 +270,14 @@ class _Draws:
     number: int
 
     def __call__(self, model: Model, stats: Any, said: LocalElbo, key: PRNGKeyArray) -> list[Array]:
-        return [
-            of_effects.draw_shares(stats["logits"], local, key, self.number) for local in said.local
-        ]
+        draw = lambda local: of_effects.draw_shares(stats["logits"], local, key, self.number)
+        return [draw(local) for local in said.local]
 
 
 def _sites(
     model: Model, stats: Any, said: LocalElbo, key: PRNGKeyArray
 ) -> list[tuple[Array, Array]]:
-    """Means of q(z_d), and precisions of what the words say of z_d."""
+    """Means of q(z_d), and precisions of the factors of the words."""
     return [(local.mean, local.site) for local in said.local]
 
 
@@ -312,28 +297,29 @@ def stm(
     num_samples: Annotated[int, EVEN] = 64,
     seed: int = 0,
 ) -> Stm:
-    """The structural topic model: topics whose shares, and words, depend on covariates of the
-    documents.
+    """The structural topic model: the shares of topics, and their words, depend on covariates of
+    the documents.
 
     Args:
       num_topics: K, how many topics.
-      corpus: the documents, a `vijax.data.Corpus` (or what `vijax.data.read` makes one of).
+      corpus: the documents, a `vijax.data.Corpus` or an argument of `vijax.data.read`.
       table: columns by name, a row for each document (a dict, a table of pandas, polars or
-        pyarrow), or the path of a file; None where no covariate is used.
+        pyarrow), or the path of a file; None without covariates.
       prevalence: covariates of the shares, as a formula: "~ party + bs(day, df=4)", with
         interactions, splines and categories; group effects `(1 | g)` are not for this model.
-      content: column of groups by which the words of each topic differ; None: they do not.
+      content: column of groups by which the words of each topic differ; None for the same words in
+        all documents.
       eta: prior concentration of a topic's words; small: sharper topics. A scalar, shape (V,), or
         (K, V) as `vijax.topics.seeded` makes it.
-      content_eta: the same for a group's own words.
-      strength: prior precision of the coefficients, in units of that of the log proportions around
-        their mean and of standard deviations of the columns: worth so many documents.
-      start: where topics begin: "anchors" at those of anchor words, which are good and not random;
-        "documents" at a few documents each, drawn by the key. Topics with seed words begin at
-        these, and at documents that have them.
+      content_eta: prior concentration of the words of a group.
+      strength: prior precision of the coefficients on standardised columns, in units of the
+        precision of the log proportions: the prior has the weight of this number of documents.
+      start: "anchors" starts topics at those of anchor words, which are good and not random;
+        "documents" at a few documents each, drawn by the key. Topics with seed words start at these
+        words, and at documents that have them.
       estep: default E-step; `vijax.estep.proximal_gradient(tol=0.01)` if None. With more than ten
-        topics its curvatures are had from slopes (`vijax.expectation.vector_monte_carlo`), which is
-        faster, and costs a little of the bound.
+        topics curvatures are estimated from slopes (`vijax.expectation.vector_monte_carlo`), which
+        is faster and lowers the bound a little.
       num_samples: draws of each q(z), as in `vijax.models.ctm`.
       seed: seed of all draws on full data, as in `vijax.models.ctm`.
 
@@ -346,8 +332,8 @@ def stm(
       `model.find_thoughts` and `model.words` take the fit.
 
     Raises:
-      ValueError: a formula that cannot be read, other rows than documents, a size or concentration
-          out of range.
+      ValueError: a formula that cannot be read, a table without one row for each document, a size
+          or concentration out of range.
 
     >>> import vijax as vi
     >>> from vijax.data import synthetic
@@ -362,17 +348,13 @@ def stm(
     corpus = read(corpus)
     table = {"shares": np.zeros(corpus.num_documents)} if table is None else table
     check_index(corpus, table)
-    # A file is read once: it may change, and the rows are what the model is of.
+    # A file is read once, since it may change later.
     table = typed_table(table, () if content is None else (content,))
     check_rows(corpus, table)
     covariates = Covariates.read(prevalence, content, table)
     anchored = anchor_words(corpus, num_topics, eta) if start == "anchors" else None
-    sizes = _Sizes(
-        int(num_topics),
-        int(corpus.vocab_size),
-        len(covariates.design.labels),
-        len(covariates.groups),
-    )
+    num_columns, num_groups = len(covariates.design.labels), len(covariates.groups)
+    sizes = _Sizes(int(num_topics), int(corpus.vocab_size), num_columns, num_groups)
     plain_model = _model(
         sizes, eta, content_eta, strength, estep or _estep(num_topics), num_samples, seed, anchored
     )
@@ -389,9 +371,8 @@ def stm(
 
 
 def _estep(num_topics: int) -> Any:
-    """The default E-step. With many topics Hessians of all draws cost more than what they give to
-    the bound. The next step visits the documents again, so that their last digits need not be found
-    at each."""
+    """The default E-step. With many topics the Hessians of all draws cost more than they add to the
+    bound. The next step visits the documents again, so that a step need not converge fully."""
     many: Literal["slopes", "hessians"] = (
         "slopes" if num_topics > MOST_WITH_HESSIANS else "hessians"
     )
@@ -402,8 +383,8 @@ def _estep(num_topics: int) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class _Sizes:
-    """K, V, the number of columns of the design, and the number of groups of words (0: words do not
-    differ)."""
+    """K, V, the number of columns of the design, and the number of groups of words (0 if words do
+    not differ)."""
 
     topics: int
     words: int
@@ -470,9 +451,10 @@ def _model(
 
 
 def _logits(sizes: _Sizes, strength: float, degrees: float) -> MatrixNormalWishart:
-    """Coefficients near 0, worth `strength` documents; E[Sigma^-1] = I."""
+    """Coefficients near 0, with the weight of `strength` documents; E[Sigma^-1] = I."""
     size = sizes.topics
-    location, strengths = np.zeros((sizes.columns, size)), strength * np.eye(sizes.columns)
+    location = np.zeros((sizes.columns, size))
+    strengths = strength * np.eye(sizes.columns)
     return MatrixNormalWishart.from_parameters(location, strengths, degrees, np.eye(size) / degrees)
 
 
@@ -487,7 +469,7 @@ def _bound(
     key: PRNGKeyArray,
     estep: Any,
 ) -> LocalElbo:
-    """The bound of `ctm`, with a law of z and a table of words for each document."""
+    """The bound of `ctm`, where each document has its law of z and its table of words."""
     width = sizes.columns + (sizes.groups > 0)
     for docs in batch.data:
         actual = "none" if docs.covariates is None else f"{docs.covariates.shape[1]}"
@@ -503,7 +485,7 @@ def _bound(
 
 
 def _law(columns: int, logits: Any, docs: Documents) -> NormalWishartStats:
-    """The statistics of mean and precision of z, of each document."""
+    """The statistics of the mean and the precision of z for each document."""
     x = docs.covariates[:, :columns]  # type: ignore[index]
     linear = jnp.einsum("dj,jk->dk", x, logits.coefficients_times_precision, precision="highest")
     quadratic = jnp.einsum("dj,ji,di->d", x, logits.quadratic, x, precision="highest")
@@ -511,7 +493,7 @@ def _law(columns: int, logits: Any, docs: Documents) -> NormalWishartStats:
 
 
 def _shift_words(docs: Documents, size: int) -> Documents:
-    """The documents, their words those of the group of each."""
+    """The documents, with word ids shifted to the table of the document's group."""
     group = docs.covariates[:, -1].astype(jnp.int32)  # type: ignore[index]
     return dataclasses.replace(docs, words=docs.words + size * group[:, None])
 
@@ -525,8 +507,8 @@ def _start(
     prior: Product,
     batch: Minibatch | None,
 ) -> Product:
-    """Topics by anchor words or by documents, as in `ctm`; own words of groups as those of the
-    topic. Coefficients are 0, held as firmly as by ten documents."""
+    """Topics by anchor words, or by documents as in `ctm`; words of a group like those of its
+    topic. Coefficients are 0, with the weight of ten documents."""
     logits = _logits(sizes, 10.0, sizes.topics + 10.0)
     if anchored is None or batch is None:
         topics = seeded_topics(hyper, key, prior, batch)
@@ -542,7 +524,7 @@ def _start(
 
 
 def _anchored_counts(anchored: AnchorTopics, batch: Minibatch) -> Float[Array, "K V"]:
-    """As many words as the batch has, most of them as in the topics of anchor words."""
+    """As many words as the batch has, mostly from the topics of anchor words."""
     topics, shares = jnp.asarray(anchored.topics), jnp.asarray(anchored.shares)
     joint = (ANCHORED * topics + (1 - ANCHORED) * (shares @ topics)[None]) * shares[:, None]
     total = sum(jnp.sum(docs.weights[:, None] * docs.counts) for docs in batch.data)
@@ -553,7 +535,7 @@ def _anchored_counts(anchored: AnchorTopics, batch: Minibatch) -> Float[Array, "
 def _score(
     sizes: _Sizes, bound: Any, estep: Any, hyper: Hyper, estimates: Estimates, data: Any, key: Any
 ) -> Any:
-    """Document completion with the prior of each document by its covariates."""
+    """Document completion, with the prior of each document by its covariates."""
     stats = {name: _estimate_law(estimate).expected_stats() for name, estimate in estimates.items()}
     shares = functools.partial(_shares, bound, estep, hyper, stats)
     groups = None if not sizes.groups else np.asarray(data.covariates)[:, -1].astype(int)
