@@ -154,14 +154,14 @@ def test_a_normal_that_will_not_do_is_left_early():
     """Less noise of it is worth nothing; one that will do is taken to its end."""
     misfit = Misfit(2, None)
     alone, beside = (lambda q: False), (lambda q: True)
-    asks = lambda q, gap: misfit.is_seen(alone, q, gap)
+    asks = lambda q, gap: misfit.detect(alone, q, gap)
     q = Gaussian(np.zeros(2), np.eye(2), 0.0)
     assert not asks(q, 0.01)
     assert asks(q, 0.2)
-    assert misfit.seen
-    assert not Misfit(2, False).is_seen(beside, q, 9.0)
-    assert not Misfit(51, None).is_seen(beside, q, 9.0)
-    assert Misfit(2, None).is_seen(beside, q, 0.0)
+    assert misfit.is_detected
+    assert not Misfit(2, False).detect(beside, q, 9.0)
+    assert not Misfit(51, None).detect(beside, q, 9.0)
+    assert Misfit(2, None).detect(beside, q, 0.0)
 
 
 @pytest.mark.parametrize(("elbo", "is_rival"), [(-1.0, True), (-9.0, False)])

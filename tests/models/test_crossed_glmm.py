@@ -270,7 +270,7 @@ def test_other_data_are_not_read_by_points_of_these():
     model = vi.glmm(TWO, table_of(150, 60, 1500))
     other = {name: np.array(x) for name, x in model.data.items()}
     assert model.form.given is model.data
-    assert automatic._nearby(model, other, automatic._Wanted(1, 32, None, None, None)) is None
+    assert automatic._nearby(model, other, automatic._Options(1, 32, None, None, None)) is None
 
 
 # fmt: off

@@ -1,5 +1,5 @@
-"""The fits that `vijax.auto` and `vijax.dadvi` return: what they found as a `vijax.Fit` that
-carries its report."""
+"""Normals and mixtures on the host as a `vijax.Fit` with its report, for `vijax.auto` and
+`vijax.dadvi`."""
 
 from __future__ import annotations
 
@@ -22,36 +22,34 @@ from vijax.xla import keys
 
 
 def as_fit(model: Model, q: Gaussian, report: Report, key: PRNGKeyArray) -> Fit:
-    """Returns q as a fit by natural gradients, in the frame of q: so it can be sampled, saved, and
-    gone on with."""
+    """q as a fit by natural gradients, in the frame of q: it can be sampled, saved, and resumed."""
     guide = guides.full_rank() if q.is_full else guides.mean_field()
-    directions = 0 if q.stretch is None else len(q.stretch)
-    framed = with_guide(model, guide, is_framed=True, num_directions=directions)
-    return _begun(ngvi(framed), q, q, report, key)
+    num_directions = 0 if q.stretch is None else len(q.stretch)
+    model = with_guide(model, guide, is_framed=True, num_directions=num_directions)
+    return _framed_fit(ngvi(model), q, q, report, key)
 
 
 def as_mixture(
     model: Model, q: Mixture, normal: Gaussian, report: Report, key: PRNGKeyArray
 ) -> Fit:
-    """Returns q as a fit by pathwise gradients, in the frame of a normal."""
-    fit = _begun(mixture_algorithm(model, len(q.parts)), q, normal, report, key)
+    """q as a fit by pathwise gradients, in the frame of a normal."""
+    fit = _framed_fit(mixture_algorithm(model, len(q.parts)), q, normal, report, key)
     return fit._replace(state=fit.state._replace(posterior=Product({Z: q.to_frame(normal)})))
 
 
 def mixture_algorithm(model: Model, parts: int) -> Algorithm:
-    """Returns the algorithm of a fit that is a mixture of so many normals."""
+    """The algorithm of a fit whose q is a mixture of `parts` normals."""
     guide = guides.mixture(parts)
     return advi(with_guide(model, guide, is_framed=True), guide=guide)
 
 
-def _begun(
+def _framed_fit(
     alg: Algorithm, q: Gaussian | Mixture, frame: Gaussian, report: Report, key: PRNGKeyArray
 ) -> Fit:
-    """Returns the fit at N(0, I) of a frame."""
+    """A fit in which q is N(0, I) of a frame."""
     key_init, _, _ = keys.run_keys(key)
-    state: State = alg.init(key_init)._replace(
-        hyper={"frame": frame.frame(alg.spec.model.log_density)}
-    )
+    hyper = {"frame": frame.frame(alg.spec.model.log_density)}
+    state: State = alg.init(key_init)._replace(hyper=hyper)
     trace = {"step": np.arange(len(q.trace)), "elbo": np.asarray(q.trace)}
     status = STATUS.get(q.ended, Status.FINISHED)
     return Fit(alg, state, trace, status, report)

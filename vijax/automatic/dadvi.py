@@ -111,7 +111,7 @@ def dadvi(
     check_stage(stage, target.dim, NUM_STARTS, False, density.hierarchy is not None)
     with interrupt_flag() as asked:
         watcher = Watcher(asked, stage)
-        found = watcher.searched(
+        found = watcher.find_modes(
             target, lambda: find_modes(target, seed, NUM_STARTS, asked.is_set), NUM_STARTS
         )
         if len(found) > 1:

@@ -319,9 +319,9 @@ class Watcher:
     def __init__(self, asked: threading.Event, stage: Stage | None):
         self._asked = asked
         self.stage = stage  # None before the searches have ended
-        self.begun = stage  # at which the fit of one normal began, in this call
+        self.first_stage = stage  # the stage at which this call began to fit one normal
 
-    def searched(
+    def find_modes(
         self, target: Target, search: Callable[[], list[Candidate]], num_starts: int
     ) -> list[Candidate]:
         """Returns the modes of the stage that was reached, or of a search."""
