@@ -328,7 +328,7 @@ def test_the_rows_of_documents_by_their_number(monkeypatch, num, remembered, row
     monkeypatch.setattr(
         by_steps, "fit", lambda alg, *_, restarts, **more: asked.append((alg.spec.name, restarts))
     )
-    monkeypatch.setattr(by_steps, "_reported", lambda done, words: done)
+    monkeypatch.setattr(by_steps, "_with_report", lambda done, words: done)
     monkeypatch.setattr(by_steps, "REMEMBERED", remembered)
     vi.auto(vi.models.lda(2, 3), np.ones((num, 3), int), key=KEY)
     assert asked == [(row, starts)]

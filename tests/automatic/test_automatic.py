@@ -74,7 +74,7 @@ def test_what_noise_makes_of_a_step_is_foretold():
     target, q = Logistic(), Gaussian(np.zeros(10), np.eye(10), -np.inf)
 
     def stepped(q, noise, radius):
-        slope, curvature, _, nats = gaussian.evaluate(target, q, noise).asked
+        slope, curvature, _, nats = gaussian.evaluate(target, q, noise).regression
         return gaussian.step(q, slope, curvature, radius), nats
 
     many = draw_noise(2**13, 10, 1)
@@ -112,7 +112,7 @@ def test_antithetic_pairs_count_once_for_errors_of_the_mean():
     found = []
     for seed in range(400):
         noise = mirrored(np.random.default_rng([seed, 8]).normal(size=(16, 2)))
-        found.append(gaussian.evaluate(Gumbel(), q, noise).asked)
+        found.append(gaussian.evaluate(Gumbel(), q, noise).regression)
     scatter, told = np.std([f.slope for f in found]), np.sqrt(np.mean([f.sds**2 for f in found]))
     np.testing.assert_allclose(told, scatter, rtol=0.08)
 
@@ -142,7 +142,7 @@ def test_a_set_with_a_draw_far_out_does_not_undo_those_before():
     """The radius of an averaged step is NEAR / t."""
     target = Normal(mean=np.array([1e3, 0.0]))
     begin = Sitting.begin(Q)._replace(size=32, averaged=30, doubt=1e9, error=0.3)
-    found = trust_region._on_fresh_draws(Run(target, 32), begin, [0, 0], *NOBODY)
+    found = trust_region._use_fresh_draws(Run(target, 32), begin, [0, 0], *NOBODY)
     assert target.num_gradients == 32
     gap = np.linalg.solve(Q.scale, found.mean - Q.mean)
     assert 0.5 * gap @ gap < trust_region.NEAR / 31
@@ -181,7 +181,7 @@ def test_fresh_draws_are_averaged_with_those_before():
     rest."""
     target = Normal()
     begin = Sitting.begin(Q)._replace(size=32, averaged=1, doubt=1e9, error=0.3)
-    found = trust_region._on_fresh_draws(Run(target, 96), begin, [0, 0], *NOBODY)
+    found = trust_region._use_fresh_draws(Run(target, 96), begin, [0, 0], *NOBODY)
     same(found, mixed(0.75, Q, target))
     np.testing.assert_allclose(found.error, 0.3 / np.sqrt(4))
     assert found.ended == Ended.LIMITED

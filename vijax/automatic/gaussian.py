@@ -1,5 +1,5 @@
-"""A normal on the host, in float64: draws, density, and the natural-gradient step that scores at
-its draws ask for."""
+"""A normal on the host, in float64: draws, density, and natural-gradient steps from scores at its
+draws."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from vijax.verdict.report import Ended
 from vijax.verdict.target import Target
 
 FEW = 50
-"""Variables up to which systems are solved as if they had no triangle."""
+"""Variables up to which triangular systems are solved as general ones."""
 
 
 class Gaussian(NamedTuple):
@@ -34,29 +34,29 @@ class Gaussian(NamedTuple):
     trace: tuple[float, ...] = ()  # ELBO after each step taken
     # error of the means by the noise of the draws, in posterior standard deviations, the worst
     error: float = 0.0
-    # Orthonormal columns (D, r) along which q is wider or narrower than `scale` says
-    # (`vijax.automatic.low_rank`), those of a stretch of 1 zero; None of other normals
+    # Orthonormal columns (D, r) along which q is wider or narrower than `scale`
+    # (`vijax.automatic.low_rank`), zero for a stretch of 1; None for other normals
     directions: Float[np.ndarray, "D r"] | None = None
-    # How much wider q is along each direction, in units of `scale`, (r,); None of other normals
+    # Width of q along each direction, in units of `scale`, (r,); None for other normals
     stretch: Float[np.ndarray, " r"] | None = None
-    reference: Reference | None = None  # of the coordinates of a hierarchy that it is a normal of
-    bend: Bend | None = None  # of the coordinates, before those of the hierarchy
+    reference: Reference | None = None  # reference of the hierarchy whose coordinates it is in
+    bend: Bend | None = None  # bend of these coordinates
 
     @property
     def is_full(self) -> bool:
-        """True of a full covariance."""
+        """True for a full covariance."""
         return self.scale.ndim == 2
 
     def from_noise(self, noise: Float[np.ndarray, "draws D"]) -> Float[np.ndarray, "draws D"]:
-        """Returns draws, from standard normal noise."""
-        return self.mean + (
-            noise @ self.scale.T if self.is_full else self.apply_stretch(noise) * self.scale
-        )
+        """Draws from standard normal noise."""
+        if self.is_full:
+            return self.mean + noise @ self.scale.T
+        return self.mean + self.apply_stretch(noise) * self.scale
 
     def apply_stretch(
         self, x: Float[np.ndarray, "*shape D"], power: float = 1.0
     ) -> Float[np.ndarray, "*shape D"]:
-        """Returns vectors made longer along the directions, by a power of the stretch."""
+        """Vectors, longer along the directions by a power of the stretch."""
         if self.directions is None or self.stretch is None:
             return x
         return x + ((x @ self.directions) * (self.stretch**power - 1)) @ self.directions.T
@@ -78,73 +78,70 @@ class Gaussian(NamedTuple):
     def draw(
         self, size: int, seed: Any
     ) -> tuple[Float[np.ndarray, "draws D"], Float[np.ndarray, " draws"]]:
-        """Returns draws, made of `draw_noise`, and log q there."""
+        """Draws, from `draw_noise`, and log q there."""
         noise = draw_noise(size, len(self.mean), seed)
         return self.from_noise(noise), self.log_density(noise)
 
     def frame(self, density: LogDensity) -> Frame:
-        """Returns the coordinates of a density in which it is N(0, I)."""
+        """The coordinates of a density in which it is N(0, I)."""
         dtype = jnp.result_type(float)
-        more = {
-            name: getattr(self, name)
-            for name in ("directions", "stretch")
-            if getattr(self, name) is not None
+        put = lambda part: to_device(np.asarray(part, dtype))
+        parts = {
+            "shift": self.mean,
+            "scale": self.scale,
+            "directions": self.directions,
+            "stretch": self.stretch,
         }
-        own = {"shift": self.mean, "scale": self.scale, **more}
-        of_device = lambda part: to_device(np.asarray(part, dtype))
-        frame = Frame(**{name: of_device(part) for name, part in own.items()})
+        frame = Frame(**{name: put(part) for name, part in parts.items() if part is not None})
         if self.is_full:
-            frame = frame._replace(
-                bend=jax.tree.map(of_device, self.bend or Bend.none(len(self.mean)))
-            )
+            bend = self.bend or Bend.none(len(self.mean))
+            frame = frame._replace(bend=jax.tree.map(put, bend))
         if density.hierarchy is None:
             return frame
         reference = self.reference or Reference.identity(len(self.mean))
-        return frame._replace(reference=jax.tree.map(of_device, reference))
+        return frame._replace(reference=jax.tree.map(put, reference))
 
     def entropy(self) -> float:
-        """Returns the entropy in nats."""
+        """The entropy in nats."""
         scales = np.diag(self.scale) if self.is_full else self.scale
-        more = 0.0 if self.stretch is None else np.log(self.stretch).sum()
-        return float(np.log(scales).sum() + more + 0.5 * len(self.mean) * np.log(2 * np.pi * np.e))
+        log_stretch = 0.0 if self.stretch is None else np.log(self.stretch).sum()
+        constant = 0.5 * len(self.mean) * np.log(2 * np.pi * np.e)
+        return float(np.log(scales).sum() + log_stretch + constant)
 
     def log_density(self, noise: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
-        """Returns log q at the points that this noise leads to."""
+        """log q at the points `from_noise(noise)`."""
         return 0.5 * (noise.shape[1] - (noise**2).sum(1)) - self.entropy()
 
     def log_prob(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
-        """Returns log q(x)."""
+        """log q(x)."""
         return self.log_density(self.whiten(x))
 
     def whiten(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D"]:
-        """Returns the noise that leads to these points."""
+        """The noise of these points, the inverse of `from_noise`."""
         gap = x - self.mean
-        if (
-            self.is_full and len(self.mean) <= FEW
-        ):  # SciPy's for triangles costs more before it begins
+        if self.is_full and len(self.mean) <= FEW:  # SciPy's triangular solver has a larger set-up
             return np.linalg.solve(self.scale, gap.T).T
         if self.is_full:
             return linalg.solve_triangular(self.scale, gap.T, lower=True).T
         return self.apply_stretch(gap / self.scale, -1.0)
 
     def distance(self, x: Float[np.ndarray, " D"]) -> float:
-        """Returns the squared distance from the mean, in standard deviations."""
+        """The squared distance from the mean, in standard deviations."""
         return float((self.whiten(x[None]) ** 2).sum())
 
     def has_near(self, x: Float[np.ndarray, " D"]) -> bool:
-        """Says whether a point is as near to the mean as draws are."""
+        """True for a point as near to the mean as draws are."""
         return is_near(self.distance(x), len(x))
 
 
 def is_near(distance: float, dim: int) -> bool:
-    """Says whether a squared distance, in standard deviations, is one of draws of so many
-    variables."""
+    """True for a squared distance, in standard deviations, that draws of `dim` variables have."""
     return distance < dim + 6 * float(np.sqrt(2 * dim))
 
 
 def draw_noise(size: int, dim: int, seed: Any) -> Float[np.ndarray, "draws D"]:
-    """Returns antithetic scrambled Sobol normals: at least `size`, the next power of two."""
-    from scipy.stats import qmc  # here, because it takes as long to import as JAX itself
+    """Antithetic scrambled Sobol normals: at least `size`, the next power of two."""
+    from scipy.stats import qmc  # its import takes as long as JAX's
 
     pairs = max(int(np.ceil(np.log2(max(size, 2)))) - 1, 0)
     uniform = qmc.Sobol(dim, rng=np.random.default_rng(seed)).random_base2(pairs)
@@ -154,41 +151,41 @@ def draw_noise(size: int, dim: int, seed: Any) -> Float[np.ndarray, "draws D"]:
 
 # --- the normal at a mode -------------------------------------------------------------------------
 def laplace(target: Target, mode: Mode, widest: float = 2.0) -> tuple[Gaussian, float]:
-    """Returns the normal at a mode with the curvature there, by central differences of the
-    gradient; and the nats by which Newton's step promises more, few where the search arrived.
+    """The normal at a mode with its curvature, by central differences of the gradient; and the
+    nats that Newton's step promises, few where the search arrived.
 
     No coordinate's standard deviation is above `widest`: where the density is flat the whole step
     would lead astray."""
-    dim, width = len(mode.x), 0.1 if target.epsilon > 1e-10 else 1e-3
+    dim = len(mode.x)
+    width = 0.1 if target.epsilon > 1e-10 else 1e-3
     steps = width * np.minimum(mode.sds, widest)
     _, slopes = target.slopes(np.concatenate([mode.x + np.diag(steps), mode.x - np.diag(steps)]))
     hessian = (slopes[:dim] - slopes[dim:]) / (2 * steps[:, None])
     units = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1 / widest**2))
     w, v = np.linalg.eigh(-0.5 * (hessian + hessian.T) * units * units[:, None])
-    curved = np.maximum(
-        np.abs(w), 1e-10 * np.abs(w).max()
-    )  # up the neck of a funnel they differ by more than digits
-    precision = (v * curved) @ v.T + np.diag((units / widest) ** 2)
+    # Up the neck of a funnel curvatures differ by more than digits hold.
+    curvatures = np.maximum(np.abs(w), 1e-10 * np.abs(w).max())
+    precision = (v * curvatures) @ v.T + np.diag((units / widest) ** 2)
     scale = units[:, None] * root_of_inverse(precision)
     whitened = 0.5 * (slopes[:dim] + slopes[dim:]).mean(0) @ scale
     return Gaussian(mode.x, scale, -np.inf), 0.5 * float(whitened @ whitened)
 
 
 def root_of_inverse(precision: np.ndarray) -> Float[np.ndarray, "D D"]:
-    """Returns the lower triangle L with L L' the inverse of a positive definite matrix."""
+    """The lower triangle L with L L' the inverse of a positive definite matrix."""
     flipped = np.linalg.cholesky(precision[::-1, ::-1])  # precision = U U', U upper: then L = U'^-1
     return linalg.solve_triangular(flipped[::-1, ::-1].T, np.eye(len(precision)), lower=True)
 
 
 # --- steps ----------------------------------------------------------------------------------------
 class Regression(NamedTuple):
-    """The step that scores at draws ask for, and the noise in it."""
+    """The step by a regression of scores at draws, and the noise in it."""
 
     slope: Float[np.ndarray, " D"]  # a, (D,)
     curvature: Float[np.ndarray, "D D"]  # B, (D, D)
     sds: Float[np.ndarray, " D"]  # standard errors of a, in posterior standard deviations, (D,)
-    # Length of a whole step that is made by the noise alone: half the squared errors of the means,
-    # and a quarter of the squared errors of the D^2 curvatures
+    # Length of a whole step by noise alone: half the squared errors of the means, and a quarter of
+    # the squared errors of the D^2 curvatures
     nats: float
 
 
@@ -197,64 +194,64 @@ def regress_scores(
 ) -> Regression:
     """Regresses scores on noise whose second half is minus the first.
 
-    The even part of the residuals is the same at both draws of a pair, and disturbs the means
-    alone; the odd part disturbs the curvatures alone. So pairs count, not draws."""
+    The even part of the residuals is the same at both draws of a pair, and disturbs only the means;
+    the odd part disturbs only the curvatures. So pairs count, not draws."""
     slope, curvature = regression(noise, scores, diagonal=False, xp=np)
-    left = scores - slope + noise @ curvature
-    pairs, dim = len(noise) // 2, noise.shape[1]
-    even, odd = 0.5 * (left[:pairs] + left[pairs:]), 0.5 * (left[:pairs] - left[pairs:])
-    of_slope = (even**2).sum(0) / max(pairs - 1, 1) / pairs
-    of_curvature = (odd**2).sum(0) / max(pairs - dim, 1) / pairs
-    return Regression(
-        slope,
-        curvature,
-        np.sqrt(of_slope),
-        float(0.5 * of_slope.sum() + 0.25 * dim * of_curvature.sum()),
-    )
+    residuals = scores - slope + noise @ curvature
+    pairs = len(noise) // 2
+    dim = noise.shape[1]
+    even = 0.5 * (residuals[:pairs] + residuals[pairs:])
+    odd = 0.5 * (residuals[:pairs] - residuals[pairs:])
+    slope_variance = (even**2).sum(0) / max(pairs - 1, 1) / pairs
+    curvature_variance = (odd**2).sum(0) / max(pairs - dim, 1) / pairs
+    nats = float(0.5 * slope_variance.sum() + 0.25 * dim * curvature_variance.sum())
+    return Regression(slope, curvature, np.sqrt(slope_variance), nats)
 
 
 class Evaluation(NamedTuple):
     """A normal evaluated on draws."""
 
-    at: Gaussian  # the normal
+    q: Gaussian  # the normal
     elbo: float  # its ELBO on these draws, up to a constant
-    asked: Regression  # the step that the scores ask for
-    size: float  # largest value of the log density, of which rounding is a share
+    regression: Regression  # the step by the scores
+    size: float  # largest value of the log density; rounding is relative to it
     # a lower bound on KL(q || p): log of the mean importance ratio, less the mean of its logarithm
     gap: float
 
 
 def evaluate(target: Target, q: Gaussian, noise: Float[np.ndarray, "draws D"]) -> Evaluation:
-    """Computes ELBO and step. Draws at which the density is zero make the ELBO -inf, and push
-    nowhere.
+    """Computes ELBO and step. Draws at which the density is zero make the ELBO -inf, and have no
+    slope.
 
-    In the frame of q the scores say that log p is about  c + a' e - e' B e / 2,  whose mean over draws is wrong by the
-    amount that their second moments are off: it is subtracted. So the ELBO of a normal target is exact, as its steps
-    are, and the ELBO rises where the steps lead, but for what is not normal."""
+    In the frame of q, log p is about  c + a' e - e' B e / 2  by the scores. The error of its mean
+    over draws, which comes from their second moments, is subtracted. So the ELBO of a normal target
+    is exact, as its steps are, and steps raise the ELBO but for what is not normal."""
     values, slopes = target.slopes(q.from_noise(noise))
     size = float(np.abs(values[np.isfinite(values)]).max(initial=1.0))
-    asked = regress_scores(noise, slopes @ q.scale)
-    moments = noise.T @ noise / len(noise) - np.eye(len(asked.slope))
-    off = float(asked.slope @ noise.mean(0) - 0.5 * (asked.curvature * moments).sum())
+    natural_step = regress_scores(noise, slopes @ q.scale)
+    moments = noise.T @ noise / len(noise) - np.eye(len(natural_step.slope))
+    error = float(
+        natural_step.slope @ noise.mean(0) - 0.5 * (natural_step.curvature * moments).sum()
+    )
     ratios = values + 0.5 * (noise**2).sum(1)
-    known = bool(np.isfinite(ratios).all())  # zeros of p at draws say nothing of its shape
-    gap = float(special.logsumexp(ratios) - np.log(len(ratios)) - ratios.mean()) if known else 0.0
-    return Evaluation(q, float(values.mean()) - off + q.entropy(), asked, size, gap)
+    gap = 0.0
+    if np.isfinite(ratios).all():  # zeros of p at draws say nothing about its shape
+        gap = float(special.logsumexp(ratios) - np.log(len(ratios)) - ratios.mean())
+    return Evaluation(q, float(values.mean()) - error + q.entropy(), natural_step, size, gap)
 
 
 class Step(NamedTuple):
     """A natural-gradient step inside a trust region."""
 
-    to: Gaussian  # where it leads
+    to: Gaussian  # the normal after it
     nats: float  # KL(to || q)
-    # false where the radius or the cone of positive definite matrices made it shorter than was
-    # asked
+    # False where the radius or the cone of positive definite matrices made it shorter
     is_whole: bool
 
 
 def lower_factor(root: Float[np.ndarray, "D D"]) -> Float[np.ndarray, "D D"]:
-    """The lower factor of R R'. It is found without the product, in which a direction a hundred
-    million times as narrow as another would be lost in rounding.
+    """The lower factor of R R', computed without the product, in which rounding would lose a
+    direction a hundred million times as narrow as another.
 
     >>> lower_factor(np.diag([1e9, -1e-9])).diagonal().tolist()
     [1000000000.0, 1e-09]
@@ -266,11 +263,12 @@ def lower_factor(root: Float[np.ndarray, "D D"]) -> Float[np.ndarray, "D D"]:
 def step(
     q: Gaussian, slope: np.ndarray, curvature: np.ndarray, radius: float, rho: float = 1.0
 ) -> Step:
-    """Takes the KL step towards the normal that the regression describes, as far as the radius and
-    the cone allow.
+    """Takes the KL step towards the normal of the regression, as far as the radius and the cone
+    allow.
 
     In the frame of q:  W = I + rho (B - I),   shift = rho W^-1 a,   covariance W^-1."""
-    eye, asked = np.eye(len(slope)), rho
+    eye = np.eye(len(slope))
+    whole_rho = rho
     for _ in range(200):
         w, v = np.linalg.eigh(eye + rho * (curvature - eye))
         if w.min() > 0.1:
@@ -280,4 +278,4 @@ def step(
                 break
         rho *= 0.6
     scale = lower_factor(q.scale @ (v / np.sqrt(w)))
-    return Step(q._replace(mean=q.mean + q.scale @ shift, scale=scale), nats, rho == asked)
+    return Step(q._replace(mean=q.mean + q.scale @ shift, scale=scale), nats, rho == whole_rho)

@@ -1,15 +1,15 @@
-"""The loops that fit a normal to a log density, their limits, and the place from which a stopped
-fit goes on.
+"""The loops that fit a normal to a log density, their limits, and the stage from which a stopped
+fit resumes.
 
-No step size is to be chosen. On fixed draws (as in Burroni et al. 2024) natural-gradient steps are
-taken inside a trust region in nats that widens and narrows with the gain of the steps (as in Arenz
-et al. 2023), until the noise of the draws is all that is left; then there are four times as many
-draws. Once that noise is worth less than `NEAR` nats, or there may be no more draws, steps on draws
-that are fresh each time are averaged. A fit is repeatable to the bit.
+There is no step size to choose. On fixed draws (as in Burroni et al. 2024) natural-gradient steps
+are taken inside a trust region in nats that widens and narrows with the gain of the steps (as in
+Arenz et al. 2023), until only the noise of the draws is left; then there are four times as many
+draws. Once that noise is below `NEAR` nats, or the number of draws is at its limit, steps on fresh
+draws are averaged. A fit is repeatable to the bit.
 
-The steps are those of `vijax.ngvi`, which ends at the same normal after as many gradients where the
-posterior is near normal. `vijax.ngvi` does not know how many draws and steps that takes, nor when
-no normal will do: the loops here add that."""
+The steps are those of `vijax.ngvi`, which ends at the same normal after as many gradients if the
+posterior is near normal. `vijax.ngvi` does not know how many draws and steps it needs, nor when no
+normal will do: these loops add that."""
 
 from __future__ import annotations
 
@@ -30,16 +30,15 @@ from vijax.verdict.improper import ASKED, grows_along
 from vijax.verdict.report import Ended
 from vijax.verdict.target import Target
 
-NATS, SDS = 2e-3, 0.015
-"""A fit has converged where the noise of its draws makes less of a step: nats, and standard
-deviations of the mean."""
+NATS = 2e-3
+"""A fit has converged where the noise of its draws makes steps of fewer nats."""
+SDS = 0.015
+"""And where that noise moves the mean by fewer standard deviations."""
 WIDEST = 10.0  # largest radius, in nats
-SLOW = 0.3  # where a step gains less than this share of the gap, most of the gap is one of shape
-FEWEST_STEPS = (
-    4  # more fixed draws are taken only if gradients are left for so many evaluations of them
-)
-# nats of noise in a step below which fresh draws are averaged: the steps are then nearly linear in
-# q
+SLOW = 0.3  # if a step gains less than this share of the gap, most of the gap is one of shape
+FEWEST_STEPS = 4  # evaluations on more fixed draws that the gradients left must allow
+# Nats of noise in a step, below which fresh draws are averaged: the steps are then nearly linear in
+# q.
 NEAR = 0.3
 
 
@@ -47,13 +46,11 @@ class Run(NamedTuple):
     """The limits of a fit."""
 
     target: Target  # the density
-    max_gradients: int  # of the target, those evaluated before included
-    stopped: Callable[[], bool] = (
-        never  # asked before each step; where it says True the fit ends as it stands
-    )
+    max_gradients: int  # of the target, with those evaluated before
+    stopped: Callable[[], bool] = never  # called before each step; True ends the fit
 
     def affords(self, gradients: int) -> bool:
-        """Says whether so many gradients are left."""
+        """True where so many gradients are left."""
         return self.target.num_gradients + gradients <= self.max_gradients
 
 
@@ -65,25 +62,25 @@ class Sitting(NamedTuple):
     elbo: float  # on the draws before
     size: int  # number of draws now
     level: int  # how often the number of fixed draws was raised
-    # Number of sets of draws, the fixed one included, over which steps are averaged so far; 0 while
+    # Number of sets of draws, with the fixed one, over which steps are averaged so far; 0 while
     # draws are fixed
     averaged: int
-    doubt: float  # nats that the noise of the fixed draws made of a step, where steps are averaged
-    error: float  # the same of the means, in standard deviations
-    # Standard deviations of the first normal: q may get so wide beside them that the density may be
+    doubt: float  # nats of a step by the noise of the fixed draws, when steps are averaged
+    error: float  # error of the means by this noise, in standard deviations
+    # Standard deviations of the first normal: if q gets very wide beside them, the density may be
     # improper
     wide: Float[np.ndarray, " D"]
     origin: Float[np.ndarray, " D"]  # mean of the first normal
 
     @classmethod
     def begin(cls, start: Gaussian) -> Sitting:
-        """Returns the state at the first draws."""
+        """The state at the first draws."""
         size = cls.first_size(len(start.mean))
         return cls(start.mean, start.scale, start.elbo, size, 0, 0, 0.0, 0.0, start.sds, start.mean)
 
     @classmethod
     def first_size(cls, dim: int) -> int:
-        """Returns the number of the first draws of so many variables."""
+        """The number of the first draws for `dim` variables."""
         return max(32, 4 * dim)
 
     @property
@@ -92,36 +89,35 @@ class Sitting(NamedTuple):
         return Gaussian(self.mean, self.scale, self.elbo)
 
 
-Seen = TypeVar("Seen")
+Result = TypeVar("Result")
 
 
 def average_steps(
     run: Run,
-    look: Callable[[Target, Gaussian, np.ndarray], Seen | None],
-    moved: Callable[[Seen, float, float], Gaussian],
+    evaluate: Callable[[Target, Gaussian, np.ndarray], Result | None],
+    move: Callable[[Result, float, float], Gaussian],
     q: Gaussian,
     size: int,
     seed: list[int],
     first: int,
     radius: Callable[[int], float],
-    after: Callable[[Gaussian, Seen, int], tuple[Gaussian, Ended | None]],
+    judge: Callable[[Gaussian, Result, int], tuple[Gaussian, Ended | None]],
 ) -> Gaussian:
-    """Takes steps of size 1 / t, each on fresh draws: the running mean of the steps that all draws
-    ask for, whose noise falls with all draws taken, and none is evaluated twice (Robbins and Monro
-    1951).
+    """Takes steps of size 1 / t, each on fresh draws: the running mean of the steps by all draws,
+    whose noise falls with the number of draws. No draw is evaluated twice (Robbins and Monro 1951).
 
     Args:
       run: the limits.
-      look: evaluates a normal of the family of q on draws, one gradient each; None where the draws
-          say nothing.
-      moved: returns q after a natural-gradient step, from the evaluation, a radius in nats and a
-          size.
+      evaluate: evaluates a normal of the family of q on draws, one gradient each; None for draws
+        without a density.
+      move: returns q after a natural-gradient step, from the evaluation, a radius in nats and a
+        size.
       q: the normal to begin at.
       size: draws of a step.
-      seed: of the draws.
+      seed: seed of the draws.
       first: t of the step before the first.
       radius: t -> radius of the step in nats.
-      after: takes q after a step, the evaluation before it, and t; returns q with its error, and
+      judge: takes q after a step, the evaluation before it, and t; returns q with its error, and
         why the fit ends, or None.
     """
     for count in itertools.count(first + 1):
@@ -129,12 +125,12 @@ def average_steps(
             return q._replace(ended=Ended.INTERRUPTED)
         if not run.affords(size):
             break
-        seen = look(run.target, q, draw_noise(size, len(q.mean), [*seed, count]))
-        if seen is None:
+        result = evaluate(run.target, q, draw_noise(size, len(q.mean), [*seed, count]))
+        if result is None:
             continue
-        q, ended = after(moved(seen, radius(count), 1 / count), seen, count)
-        if ended is not None:
-            return q._replace(ended=ended)
+        q, end = judge(move(result, radius(count), 1 / count), result, count)
+        if end is not None:
+            return q._replace(ended=end)
     return q._replace(ended=Ended.LIMITED)
 
 
@@ -147,174 +143,184 @@ def fit(
     note: Callable[[Sitting], None] = lambda sitting: None,
     misfits: Callable[[Gaussian, float], bool] = lambda q, gap: False,
 ) -> Gaussian:
-    """Returns the normal nearest to the target, by the ELBO, on at most `max_draws` fixed draws.
+    """The normal nearest to the target, by the ELBO, on at most `max_draws` fixed draws.
 
-    No step is taken, and no set of draws begun, that needs more gradients than the run has. `note`
-    is called with the place to go on from, at each new set of draws. `misfits` is called with a
-    normal and its gap, less the part that the noise of draws makes of it, where that noise is all
-    that is left, or a step gains little beside the gap. If it returns True, no normal will do, and
-    the fit ends."""
+    It takes no step and begins no set of draws that needs more gradients than the run has.
+
+    Args:
+      run: the limits.
+      begin: the state to begin at.
+      seed: seed of all draws.
+      max_draws: number of fixed draws, at most.
+      note: called with the state to resume from, at each new set of draws.
+      misfits: called with a normal and its gap less the part by the noise of draws, when only this
+        noise is left or a step gains little beside the gap. If it returns True, no normal will do,
+        and the fit ends.
+    """
     trace: list[float] = []
     while not begin.averaged:
-        now, begin, ended = _on_fixed_draws(run, begin, [seed, begin.level], trace, misfits)
-        doubt, error = now.asked.nats, float(now.asked.sds.max())
-        if ended is None and misfits(now.at, now.gap - doubt):
-            ended = Ended.LIMITED
-        if ended is not None:
-            return now.at._replace(elbo=now.elbo, ended=ended, trace=tuple(trace), error=error)
-        begin = begin._replace(mean=now.at.mean, scale=now.at.scale, elbo=now.elbo)
-        more = min(4 * begin.size, max_draws)
-        if doubt < NEAR or more <= begin.size or not run.affords(FEWEST_STEPS * more):
+        now, begin, end = _use_fixed_draws(run, begin, [seed, begin.level], trace, misfits)
+        doubt = now.regression.nats
+        error = float(now.regression.sds.max())
+        if end is None and misfits(now.q, now.gap - doubt):
+            end = Ended.LIMITED
+        if end is not None:
+            return now.q._replace(elbo=now.elbo, ended=end, trace=tuple(trace), error=error)
+        begin = begin._replace(mean=now.q.mean, scale=now.q.scale, elbo=now.elbo)
+        size = min(4 * begin.size, max_draws)
+        if doubt < NEAR or size <= begin.size or not run.affords(FEWEST_STEPS * size):
             begin = begin._replace(averaged=1, doubt=doubt, error=error)
         else:
-            begin = begin._replace(size=more, level=begin.level + 1)
+            begin = begin._replace(size=size, level=begin.level + 1)
             note(begin)
-    return _on_fresh_draws(run, begin, [seed, begin.level], note, misfits)._replace(
-        trace=tuple(trace)
-    )
+    q = _use_fresh_draws(run, begin, [seed, begin.level], note, misfits)
+    return q._replace(trace=tuple(trace))
 
 
-def _on_fixed_draws(
+def _use_fixed_draws(
     run: Run,
     begin: Sitting,
     seed: list[int],
     trace: list[float],
     misfits: Callable[[Gaussian, float], bool],
 ) -> tuple[Evaluation, Sitting, Ended | None]:
-    """Takes steps on one set of draws until their noise is all that is left. Returns the last
-    normal, where to begin next, and why the fit ends, if it does."""
+    """Takes steps on one set of draws until only their noise is left. Returns the last normal, the
+    state to begin at next, and why the fit ends, or None."""
+    target = run.target
     noise = draw_noise(begin.size, len(begin.mean), seed)
     begin = begin._replace(size=len(noise))
-    now, radius, refused = evaluate(run.target, begin.q, noise), 1.0, 0
+    now = evaluate(target, begin.q, noise)
+    radius = 1.0
+    num_refused = 0
     while True:
         if run.stopped():
             return now, begin, Ended.INTERRUPTED
-        doubt = now.asked.nats
-        trial = step(now.at, now.asked.slope, now.asked.curvature, radius)
+        doubt = now.regression.nats
+        trial = step(now.q, now.regression.slope, now.regression.curvature, radius)
         if trial.is_whole and trial.nats < max(0.5 * doubt, 1e-7):  # nothing but noise
-            is_sure = doubt < NATS and now.asked.sds.max() < SDS
-            return now._replace(at=trial.to), begin, Ended.CONVERGED if is_sure else None
+            is_sure = doubt < NATS and now.regression.sds.max() < SDS
+            return now._replace(q=trial.to), begin, Ended.CONVERGED if is_sure else None
         if not run.affords(len(noise)):
             return now, begin, Ended.LIMITED if trial.nats < doubt else Ended.SPENT
-        then = evaluate(run.target, trial.to, noise)
-        if not then.elbo >= now.elbo - 1e-3 * trial.nats - 10 * run.target.epsilon * now.size:
-            refused, radius = refused + 1, trial.nats / 4
-            if refused > 3 or radius < doubt:
+        after = evaluate(target, trial.to, noise)
+        if not after.elbo >= now.elbo - 1e-3 * trial.nats - 10 * target.epsilon * now.size:
+            num_refused += 1
+            radius = trial.nats / 4
+            if num_refused > 3 or radius < doubt:
                 return now, begin, None
             continue
         if not trial.is_whole or trial.nats > 0.25 * radius:
             radius = min(2 * radius, WIDEST)
-        gain, now, refused = then.elbo - now.elbo, then, 0
+        gain = after.elbo - now.elbo
+        now = after
+        num_refused = 0
         trace.append(now.elbo)
-        if _is_far(now.at, begin):
-            if grows_along(
-                run.target, now.at.from_noise(draw_noise(ASKED, len(begin.mean), [seed[0], 98]))
-            ).any():
+        if _is_far(now.q, begin):
+            draws = now.q.from_noise(draw_noise(ASKED, len(begin.mean), [seed[0], 98]))
+            if grows_along(target, draws).any():
                 return now, begin, Ended.UNBOUNDED
-            begin = begin._replace(
-                wide=now.at.sds, origin=now.at.mean
-            )  # proper, and of another size
-        if gain < SLOW * (now.gap - doubt) and misfits(now.at, now.gap - doubt):
+            # It is proper, and of another size.
+            begin = begin._replace(wide=now.q.sds, origin=now.q.mean)
+        if gain < SLOW * (now.gap - doubt) and misfits(now.q, now.gap - doubt):
             return now, begin, Ended.SPENT
 
 
-def _on_fresh_draws(
+def _use_fresh_draws(
     run: Run,
     begin: Sitting,
     seed: list[int],
     note: Callable[[Sitting], None],
     misfits: Callable[[Gaussian, float], bool],
 ) -> Gaussian:
-    """Averages steps on fresh draws, the fixed ones before counted as the first. The radius is NEAR
-    / t nats: else a set with a draw far out, where slopes are steep, would undo many before it."""
+    """Averages steps on fresh draws, with the fixed draws as the first set. The radius is NEAR / t
+    nats: otherwise a set with an outlying draw, where slopes are steep, would undo many sets before
+    it."""
 
-    def after(q: Gaussian, seen: Evaluation, count: int) -> tuple[Gaussian, Ended | None]:
-        elbo, error = (
-            seen.at.elbo + (seen.elbo - seen.at.elbo) / count,
-            float(begin.error / np.sqrt(count)),
-        )
-        q = q._replace(elbo=elbo, error=error)
+    def judge(q: Gaussian, before: Evaluation, count: int) -> tuple[Gaussian, Ended | None]:
+        elbo = before.q.elbo + (before.elbo - before.q.elbo) / count
+        q = q._replace(elbo=elbo, error=float(begin.error / np.sqrt(count)))
         note(begin._replace(mean=q.mean, scale=q.scale, elbo=q.elbo, averaged=count))
         if begin.doubt / count < NATS and begin.error < SDS * np.sqrt(count):
             return q, Ended.CONVERGED
-        is_asked = not count & (count - 1)  # seldom: each time is a chance to err
-        return q, Ended.LIMITED if is_asked and misfits(q, seen.gap - begin.doubt / count) else None
+        is_power_of_two = not count & (count - 1)  # seldom: each check may err
+        if is_power_of_two and misfits(q, before.gap - begin.doubt / count):
+            return q, Ended.LIMITED
+        return q, None
 
-    moved = lambda seen, radius, rho: (
-        step(seen.at, seen.asked.slope, seen.asked.curvature, radius, rho).to
-    )
+    def move(before: Evaluation, radius: float, rho: float) -> Gaussian:
+        scores = before.regression
+        return step(before.q, scores.slope, scores.curvature, radius, rho).to
+
     q = begin.q._replace(error=float(begin.error / np.sqrt(begin.averaged)))
     return average_steps(
-        run, evaluate, moved, q, begin.size, seed, begin.averaged, lambda t: NEAR / t, after
+        run, evaluate, move, q, begin.size, seed, begin.averaged, lambda t: NEAR / t, judge
     )
 
 
 def _is_far(q: Gaussian, begin: Sitting) -> bool:
-    """Says whether a variance, or a distance gone, is beyond all scales of the start: the density
-    is of another size, or improper."""
+    """True where a variance, or the distance from the start, is beyond all scales of the start: the
+    density is of another size, or improper."""
     scales = np.maximum(begin.wide, 1e-12)
-    far, wide = np.abs(q.mean - begin.origin) / scales, q.sds / scales
-    return bool(max(far.max(), wide.max()) > 1e6)
+    distances = np.abs(q.mean - begin.origin) / scales
+    widths = q.sds / scales
+    return bool(max(distances.max(), widths.max()) > 1e6)
 
 
-# --- where a stopped fit goes on ------------------------------------------------------------------
+# --- the stage of a stopped fit -------------------------------------------------------------------
 class Stage(NamedTuple):
-    """The modes that the searches found, padded to the number of starts, and the state of the
-    normal when its present draws were new. Everything after that is done again, to the same
-    numbers."""
+    """The modes of the searches, padded to the number of starts, and the state of the normal when
+    its present draws were new. A resumed fit repeats all that follows, with the same numbers."""
 
     x: Float[np.ndarray, "starts D"]  # the modes, (starts, D)
     values: Float[np.ndarray, " starts"]  # log density there; NaN in padding
     sds: Float[np.ndarray, "starts D"]  # rough standard deviations
     counts: Float[np.ndarray, " starts"]  # number of searches that ended there
-    elbos: Float[
-        np.ndarray, " starts"
-    ]  # bounds of the normals at the modes, -inf where there is none
-    # State of a normal of full covariance; None of independent ones, which begin at the best mode
-    # again
+    # Bounds of the normals at the modes, -inf where there is none
+    elbos: Float[np.ndarray, " starts"]
+    # State of a normal of full covariance; None for independent normals, which start again at the
+    # best mode
     sitting: Sitting | None
     gradients: int  # evaluated so far
-    # Coordinates of a hierarchy in which all of this is; None where the density has none
+    # Reference of the coordinates of all of this; None for a density without a hierarchy
     reference: Reference | None = None
-    # Standard deviations by which float32 would move means or sds, where all of this is of float64
-    # for that; else 0
+    # If the fit is in float64, the standard deviations by which float32 would move means or sds;
+    # else 0
     moved: float = 0.0
 
     def candidates(self) -> list[Candidate]:
-        """Returns the modes."""
-        known = np.flatnonzero(~np.isnan(self.values))
+        """The modes."""
+        places = np.flatnonzero(~np.isnan(self.values))
         mode = lambda i: Mode(self.x[i], float(self.values[i]), self.sds[i])
-        return [Candidate(mode(i), int(self.counts[i]), float(self.elbos[i])) for i in known]
+        return [Candidate(mode(i), int(self.counts[i]), float(self.elbos[i])) for i in places]
 
 
 def make_stage(
-    found: list[Candidate], num_starts: int, sitting: Sitting | None, gradients: int
+    candidates: list[Candidate], num_starts: int, sitting: Sitting | None, gradients: int
 ) -> Stage:
-    """Returns the stage after the searches."""
+    """The stage after the searches."""
 
-    def padded(rows: Any) -> np.ndarray:
-        filled = np.full((num_starts, *np.shape(rows[0])), np.nan)
-        filled[: len(rows)] = rows
-        return filled
+    def pad(rows: Any) -> np.ndarray:
+        table = np.full((num_starts, *np.shape(rows[0])), np.nan)
+        table[: len(rows)] = rows
+        return table
 
-    rows = [(*one.mode, one.num_starts, one.elbo) for one in found]
-    x, values, sds, counts, elbos = map(padded, zip(*rows, strict=True))
+    rows = [(*candidate.mode, candidate.num_starts, candidate.elbo) for candidate in candidates]
+    x, values, sds, counts, elbos = map(pad, zip(*rows, strict=True))
     return Stage(x, values, sds, counts, elbos, sitting, gradients)
 
 
 def stage_like(dim: int, num_starts: int, is_full: bool, is_placed: bool = False) -> Stage:
-    """Returns a stage of these shapes, to read one from a file; of coordinates of a hierarchy or
-    not."""
+    """A stage of these shapes, to read a stage from a file; `is_placed` for coordinates of a
+    hierarchy."""
     mode = Mode(np.zeros(dim), 0.0, np.zeros(dim))
     start = Gaussian(np.zeros(dim), np.eye(dim), 0.0)
-    stage = make_stage(
-        [Candidate(mode, 1, 0.0)], num_starts, Sitting.begin(start) if is_full else None, 0
-    )
+    sitting = Sitting.begin(start) if is_full else None
+    stage = make_stage([Candidate(mode, 1, 0.0)], num_starts, sitting, 0)
     return stage._replace(reference=Reference.no_information(dim) if is_placed else None)
 
 
 class Watcher:
-    """Keeps the last stage that was reached before Ctrl-C (`asked`)."""
+    """Keeps the last stage before Ctrl-C, which sets `asked`."""
 
     def __init__(self, asked: threading.Event, stage: Stage | None):
         self._asked = asked
@@ -324,14 +330,13 @@ class Watcher:
     def find_modes(
         self, target: Target, search: Callable[[], list[Candidate]], num_starts: int
     ) -> list[Candidate]:
-        """Returns the modes of the stage that was reached, or of a search."""
+        """The modes of the stage, or of a new search."""
         if self.stage is None:
-            found = search()
-            stage = make_stage(found, num_starts, None, target.num_gradients)._replace(
-                reference=target.file_reference
-            )
+            candidates = search()
+            stage = make_stage(candidates, num_starts, None, target.num_gradients)
+            stage = stage._replace(reference=target.file_reference)
             self.stage = None if self._asked.is_set() else stage
-            return found
+            return candidates
         target.num_gradients = self.stage.gradients
         return self.stage.candidates()
 
@@ -348,24 +353,13 @@ def check_stage(
     if stage is None:
         return
     remedy = "Give fit.report.stage of a fit that was stopped, with the same arguments."
-    require(
-        isinstance(stage, Stage), "stage", "what fit.report.stage is", type(stage).__name__, remedy
-    )
+    is_stage = isinstance(stage, Stage)
+    require(is_stage, "stage", "what fit.report.stage is", type(stage).__name__, remedy)
     expected = f"one of {num_starts} starts of {dim} coordinates"
-    got = f"one of {len(stage.x)} starts of {stage.x.shape[1]} coordinates"
-    require(stage.x.shape == (num_starts, dim), "stage", expected, got, remedy)
-    require(
-        (stage.sitting is not None) == is_full,
-        "stage",
-        "one of the same method",
-        "one of another",
-        remedy,
-    )
-    is_alike = (stage.reference is not None) == is_placed
-    require(
-        is_alike,
-        "stage",
-        "one of the same model",
-        "one of another, with other laws of variables",
-        remedy,
-    )
+    actual = f"one of {len(stage.x)} starts of {stage.x.shape[1]} coordinates"
+    require(stage.x.shape == (num_starts, dim), "stage", expected, actual, remedy)
+    has_method = (stage.sitting is not None) == is_full
+    require(has_method, "stage", "one of the same method", "one of another", remedy)
+    has_laws = (stage.reference is not None) == is_placed
+    actual = "one of another, with other laws of variables"
+    require(has_laws, "stage", "one of the same model", actual, remedy)
