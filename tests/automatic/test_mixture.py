@@ -245,12 +245,12 @@ def test_a_component_is_drawn_from_where_its_draws_are_too_few():
     target, size = Known(), mixture.draws_per_part(2)
     walk = mixture._Walk(Run(target, 10_000), Mixture(np.full(3, 1 / 3), (near, near, far)), 0)
     for _ in range(2 * mixture.WANTED):
-        assert walk.look()
-    known = walk._known()
+        assert walk.draw()
+    known = walk._effective_draws()
     assert np.all(known >= mixture.WANTED * size - 1e-6)
     assert known[0] == pytest.approx(known[1])
     before = target.num_gradients
-    assert walk.look()  # all are known well: one takes its turn
+    assert walk.draw()  # all are known well: one takes its turn
     assert target.num_gradients == before + size
 
 
