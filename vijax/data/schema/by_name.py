@@ -1,5 +1,5 @@
-"""Columns of tables by their names: of pandas, polars and Arrow, mappings and structured arrays, by
-one way for all."""
+"""Columns of tables by their names, in one way for pandas, polars, Arrow, mappings and structured
+arrays."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def table_names(table: Any) -> tuple[str, ...] | None:
 
 
 def matrix_names(table: Any) -> tuple[str, ...] | None:
-    """The names by which columns of a matrix can be told apart, numbers among them; None where they
-    are not distinct.
+    """The names by which the columns of a matrix can be distinguished, also names that are numbers;
+    None if two are equal.
 
     >>> import pandas
     >>> matrix_names(pandas.DataFrame({"a": [1.0], "b": [2.0]})), matrix_names(pandas.DataFrame([[1.0, 2.0]]))
@@ -38,7 +38,7 @@ def matrix_names(table: Any) -> tuple[str, ...] | None:
 
 
 def are_places(names: Sequence[str]) -> bool:
-    """True of the names that pandas gives to columns without one: their places, 0, 1, ...
+    """True for the names that pandas gives to columns without one: their places, 0, 1, ...
 
     >>> are_places(["0", "1"]), are_places(["1", "0"])
     (True, False)
@@ -47,14 +47,14 @@ def are_places(names: Sequence[str]) -> bool:
 
 
 def columns_by_name(table: Any, names: Sequence[str]) -> Any:
-    """A table of the same kind with these columns alone, in this order; each is one of
-    `names_in(table)`.
+    """A table of the same kind with only these columns, in this order; each is one of
+    `table_names(table)`.
 
     >>> columns_by_name({"b": 2, "c": 3, "a": 1}, ["a", "b"])
     {'a': 1, 'b': 2}
     """
-    own = table_names(table) or ()
-    places = [own.index(name) for name in names]
+    all_names = table_names(table) or ()
+    places = [all_names.index(name) for name in names]
     if isinstance(table, np.ndarray):
         fields = table.dtype.names
         return table[[fields[place] for place in places]]
@@ -70,45 +70,44 @@ def columns_by_name(table: Any, names: Sequence[str]) -> Any:
 def order_columns(
     known: tuple[str, ...], table: Any, argument: str, whose: str, remedy: str
 ) -> Any:
-    """A table with the columns `known`, in their order. An object without names is taken as it
-    comes, and so is a table whose columns are only numbered, where those of `known` have other
-    names.
+    """A table with the columns `known`, in their order. An object without names is unchanged, and
+    so is a table whose columns are only numbered, if `known` has other names.
 
     Args:
       known: the names.
       table: the table, which may have more columns.
-      argument: what it is called in messages.
-      whose: the names are the columns of this, in messages.
-      remedy: the sentence that says what helps.
+      argument: its name in messages.
+      whose: the owner of the names, in messages.
+      remedy: the sentence that tells the remedy.
 
     Raises:
-      ValueError: it lacks a column, or has two of one name.
+      ValueError: the table lacks a column, or has two of one name.
 
     >>> order_columns(("a", "b"), {"b": 2, "a": 1}, "data", "the fit", "")
     {'a': 1, 'b': 2}
     """
-    own = table_names(table)
-    if own is None or own == known:
+    names = table_names(table)
+    if names is None or names == known:
         return table
     expected = f"the columns of {whose}, {_join_names(known)}"
-    repeated = [name for name in known if own.count(name) > 1]
+    repeated = [name for name in known if names.count(name) > 1]
     require(not repeated, argument, expected, f"several named {_join_names(repeated)}", remedy)
-    is_numbered = not isinstance(table, Mapping) and are_places(own)
-    if is_numbered and not set(own) & set(known):
+    is_numbered = not isinstance(table, Mapping) and are_places(names)
+    if is_numbered and not set(names) & set(known):
         return table
-    lacking = [name for name in known if name not in own]
+    lacking = [name for name in known if name not in names]
     require(not lacking, argument, expected, f"none named {_join_names(lacking)}", remedy)
     return columns_by_name(table, known)
 
 
 def _rebuild_mapping(table: Mapping, columns: dict) -> Mapping:
-    """A mapping like another with these columns: JAX tells an ordered dict from a dict."""
+    """A mapping like another, with these columns: JAX distinguishes an ordered dict from a dict."""
     if not isinstance(table, dict):
         return columns
-    same = copy.copy(table)
-    same.clear()
-    same.update(columns)
-    return same
+    new_table = copy.copy(table)
+    new_table.clear()
+    new_table.update(columns)
+    return new_table
 
 
 def _join_names(names: Sequence[str], most: int = 10) -> str:

@@ -1,5 +1,4 @@
-"""Columns of objects in memory: their names, and their cells as an array that casts none of
-them."""
+"""Columns of objects in memory: their names, and their cells as an array without any cast."""
 
 from __future__ import annotations
 
@@ -13,12 +12,13 @@ from vijax.checks import require
 
 
 def is_library_table(source: Any) -> bool:
-    """Tells whether an object is a table or column of pandas, Arrow or polars."""
+    """True for a table or column of pandas, Arrow or polars."""
     return type(source).__module__.partition(".")[0] in ("pandas", "pyarrow", "polars")
 
 
 def column_name(name: object) -> str:
-    """The name of a column as text, in Unicode's composed form (NFC): names that read alike are one.
+    """The name of a column as text, in Unicode's composed form (NFC): names that read alike are
+    equal.
 
     >>> column_name("e\u0301") == "\u00e9", column_name(2)
     (True, '2')
@@ -27,8 +27,8 @@ def column_name(name: object) -> str:
 
 
 def column_names(table: Any) -> list[str] | None:
-    """The names of the columns of a pandas, Arrow or polars table; None for a single column, or
-    another object."""
+    """The column names of a pandas, Arrow or polars table; None for a single column, or another
+    object."""
     if not is_library_table(table):
         return None
     names = getattr(table, "column_names", None)
@@ -39,13 +39,12 @@ def column_names(table: Any) -> list[str] | None:
 
 def column_values(column: Any) -> list:
     """The values of a pandas, Arrow or polars column, as a list."""
-    return (
-        getattr(column, "to_pylist", None) or getattr(column, "to_list", None) or column.tolist
-    )()
+    read = getattr(column, "to_pylist", None) or getattr(column, "to_list", None) or column.tolist
+    return read()
 
 
 def are_records(table: Any) -> bool:
-    """True of rows that are dicts, each with the names of its columns."""
+    """True for a list of dicts, whose keys are the names of columns."""
     is_list = isinstance(table, list | tuple) or (
         isinstance(table, np.ndarray) and table.dtype == object
     )
@@ -53,7 +52,7 @@ def are_records(table: Any) -> bool:
 
 
 def columns_of_records(rows: Sequence[Mapping[Any, Any]]) -> dict[Any, list[Any]]:
-    """The columns of rows that are dicts; a value that a row does not have is None.
+    """The columns of rows that are dicts; None for a value that a row lacks.
 
     >>> columns_of_records([{"a": 1}, {"a": 2, "b": "x"}])
     {'a': [1, 2], 'b': [None, 'x']}
@@ -67,9 +66,9 @@ RowName = Callable[[int], str]
 
 
 def array_of_cells(values: Any, column: str, row_name: RowName | None = None) -> np.ndarray:
-    """The cells of a column as an array: of objects, so that no value is cast, where their types
-    differ or some are missing; ValueError, with the name of the column, for a cell that holds
-    several values."""
+    """The cells of a column as an array: of objects, so that no value is cast, if their types
+    differ or some are missing; ValueError, with the name of the column, for a cell with several
+    values."""
     if hasattr(values, "to_pylist"):  # pyarrow
         return array_of_list(values.to_pylist(), column, row_name)
     if type(values).__module__.partition(".")[0] == "polars":
@@ -79,49 +78,38 @@ def array_of_cells(values: Any, column: str, row_name: RowName | None = None) ->
     dtype = getattr(values, "dtype", None)
     if isinstance(values, np.ndarray) or isinstance(dtype, np.dtype):
         array = np.asarray(values)
-        # An array of objects may hold lists.
-        return (
-            array_of_list(list(array), column, row_name)
-            if array.dtype == object and array.ndim == 1
-            else array
-        )
-    if dtype is not None and hasattr(
-        values, "tolist"
-    ):  # pandas' own types: nullable, categories, Arrow's, zones
+        if array.dtype == object and array.ndim == 1:  # it may hold lists
+            return array_of_list(list(array), column, row_name)
+        return array
+    # pandas' own types: nullable, categories, Arrow's, zones
+    if dtype is not None and hasattr(values, "tolist"):
         return array_of_list(values.tolist(), column, row_name)
     return array_of_list(list(values), column, row_name)
 
 
 def array_of_list(cells: list[Any], column: str, row_name: RowName | None = None) -> np.ndarray:
-    """A list as an array of numbers where all its cells are Python's numbers or None, else of
+    """A list as an array of numbers if all its cells are Python's numbers or None, else of
     objects."""
     kinds = {type(cell) for cell in cells}
     if kinds and kinds <= {int, float, type(None)} and kinds & {int, float}:
         as_floats = kinds != {int} or max(map(abs, cells)) > 2**62
         if not as_floats:
             return np.array(cells, np.int64)
-        exact = int not in kinds or all(
-            abs(cell) < 2**53 for cell in cells if isinstance(cell, int)
-        )
-        if exact:
+        whole = [cell for cell in cells if isinstance(cell, int)]
+        if all(abs(cell) < 2**53 for cell in whole):
             return np.array([np.nan if cell is None else cell for cell in cells], float)
     if kinds == {bool}:
         return np.array(cells, bool)
     array = np.empty(len(cells), object)
     for row, cell in enumerate(cells):
-        is_one = not isinstance(cell, list | dict | set | np.ndarray)
-        if not is_one:
+        if isinstance(cell, list | dict | set | np.ndarray):
             place = f"row {row}, counted from 0," if row_name is None else row_name(row)
+            expected = "columns that are vectors of numbers, text, dates or categories"
             got = f"a {type(cell).__name__} in {place} of {column!r}"
-            require(
-                False,
-                "table",
-                "columns that are vectors of numbers, text, dates or categories",
-                got,
-            )
-        array[row] = (
-            cell.item() if isinstance(cell, np.generic) and cell.dtype.kind in "USO" else cell
-        )
+            require(False, "table", expected, got)
+        if isinstance(cell, np.generic) and cell.dtype.kind in "USO":
+            cell = cell.item()
+        array[row] = cell
     return array
 
 

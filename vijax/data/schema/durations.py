@@ -1,4 +1,4 @@
-"""Names of durations: one for all types and units that a length of time may have."""
+"""Names of durations: one name for all types and units of a length of time."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SECONDS = {
 }
 """Seconds of NumPy's units; months and years have no fixed number."""
 MOST_DIGITS = 18
-"""Digits behind the point, at most: an attosecond is NumPy's smallest unit."""
+"""The most digits behind the point: an attosecond is NumPy's smallest unit."""
 NAME = re.compile(r"(-?)(\d+) days?(?: (\d\d):(\d\d):(\d\d(?:\.\d+)?))?")
 
 
 def duration_name(value: np.timedelta64 | datetime.timedelta) -> str:
-    """Days, and the time beside them where there is some.
+    """Days, and the time beside them if there is some.
 
     >>> duration_name(datetime.timedelta(days=2)), duration_name(np.timedelta64(48, "h"))
     ('2 days', '2 days')
@@ -41,21 +41,20 @@ def duration_name(value: np.timedelta64 | datetime.timedelta) -> str:
             return str(value)
         length = int(value.astype(np.int64)) * count * SECONDS[unit]
     else:
-        whole = value.days * 86_400 + value.seconds
-        nanoseconds = value.microseconds * 1000 + getattr(
-            value, "nanoseconds", 0
-        )  # pandas has these
-        length = whole + fractions.Fraction(nanoseconds, 10**9)
+        seconds = value.days * 86_400 + value.seconds
+        nanoseconds = value.microseconds * 1000 + getattr(value, "nanoseconds", 0)  # pandas' too
+        length = seconds + fractions.Fraction(nanoseconds, 10**9)
     sign = "-" if length < 0 else ""
-    days, rest = divmod(abs(length), 86_400)
-    said = f"{sign}{days} day{'s' * (days != 1)}"
-    if not rest:
-        return said
-    hours, rest = divmod(rest, 3_600)
-    minutes, rest = divmod(rest, 60)
-    seconds, part = divmod(rest, 1)
+    days, of_day = divmod(abs(length), 86_400)
+    text = f"{sign}{days} day{'s' * (days != 1)}"
+    if not of_day:
+        return text
+    hours, of_hour = divmod(of_day, 3_600)
+    minutes, of_minute = divmod(of_hour, 60)
+    whole_seconds, part = divmod(of_minute, 1)
     digits = str(int(part * 10**MOST_DIGITS)).rjust(MOST_DIGITS, "0").rstrip("0")
-    return f"{said} {hours:02d}:{minutes:02d}:{seconds:02d}{'.' * bool(digits)}{digits}"
+    point = "." * bool(digits)
+    return f"{text} {hours:02d}:{minutes:02d}:{whole_seconds:02d}{point}{digits}"
 
 
 def is_duration(name: str) -> bool:
@@ -64,7 +63,7 @@ def is_duration(name: str) -> bool:
 
 
 def duration_seconds(name: str) -> fractions.Fraction:
-    """The length that a name says.
+    """The length of a named duration in seconds.
 
     >>> float(duration_seconds("1 day 00:00:01.5")), float(duration_seconds("-2 days"))
     (86401.5, -172800.0)
@@ -72,7 +71,6 @@ def duration_seconds(name: str) -> fractions.Fraction:
     match = NAME.fullmatch(name)
     assert match is not None, name
     sign, days, hours, minutes, seconds = match.groups(default="0")
-    length = (
-        86_400 * int(days) + 3_600 * int(hours) + 60 * int(minutes) + fractions.Fraction(seconds)
-    )
+    whole_minutes = 1_440 * int(days) + 60 * int(hours) + int(minutes)
+    length = 60 * whole_minutes + fractions.Fraction(seconds)
     return -length if sign == "-" else length

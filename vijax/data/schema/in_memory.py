@@ -27,40 +27,35 @@ def memory_columns(
     Args:
       source: a table of pandas, Arrow or polars, a mapping of columns, a structured array, a list
         of dicts, or a matrix.
-      names: those of the columns of a matrix.
-      exact: columns with names, of groups say, whose text stays as it is: 007 is not 7.
+      names: names of the columns of a matrix.
+      exact: columns with names, say of groups, whose text is unchanged: 007 is not 7.
 
     Raises:
-      DataError: another object, columns of different lengths or of one name, or of something else
-        than numbers, text, dates and categories.
+      DataError: another object; columns of different lengths or of one name; cells other than
+        numbers, text, dates and categories.
 
     >>> memory_columns([[1.0, 2.0], [3.0, 4.0]], ["a", "b"])["b"].tolist()
     [2.0, 4.0]
     >>> memory_columns({"g": ["007", "7"]}, exact=["g"])["g"].tolist()
     ['007', '7']
     """
-    has_names = isinstance(source, Mapping) or bool(
-        getattr(getattr(source, "dtype", None), "names", None)
-    )
+    dtype = getattr(source, "dtype", None)
+    has_names = isinstance(source, Mapping) or bool(getattr(dtype, "names", None))
     if are_records(source):
-        source, has_names = columns_of_records(source), True
+        source = columns_of_records(source)
+        has_names = True
     if not is_library_table(source) and not has_names:
         source = _columns_of_matrix(source, names)
     elif is_library_table(source) and getattr(source, "columns", None) is None:
-        raise fail(
-            "data",
-            EXPECTED,
-            f"a single {type(source).__name__}",
-            "give the table, not one column of it",
-        )
+        got = f"a single {type(source).__name__}"
+        raise fail("data", EXPECTED, got, "give the table, not one column of it")
     try:
         table = typed_table(source)
     except ValueError as error:
         raise DataError(_about_data(str(error))) from error
     if table.repeated:
-        raise fail(
-            "data", "columns of distinct names", f"several {listed(table.repeated)}", "rename them"
-        )
+        got = f"several {listed(table.repeated)}"
+        raise fail("data", "columns of distinct names", got, "rename them")
     if not table.columns:
         raise fail("data", "one column or more", "none", "give the table with its columns")
     return NamedColumns(
@@ -69,20 +64,18 @@ def memory_columns(
     )
 
 
-def _about_data(said: str) -> str:
-    """A message on a table, as one on the data."""
-    return (
-        said.replace("table[", "data[")
-        if said.startswith("table[")
-        else f"data: {said.removeprefix('table: ')}"
-    )
+def _about_data(message: str) -> str:
+    """A message about a table, as one about the data."""
+    if message.startswith("table["):
+        return message.replace("table[", "data[")
+    return f"data: {message.removeprefix('table: ')}"
 
 
 def plain_column(column: TypedColumn, exact: bool = False) -> np.ndarray:
-    """Numbers with NaN where one is missing, or text that is empty there.
+    """Numbers with NaN for missing ones, or text with "" for missing ones.
 
-    Whole numbers stay whole, so that ids of many digits stay apart. Text of numbers is read as
-    numbers but where the column is `exact`."""
+    Whole numbers stay whole, so that ids of many digits stay distinct. Text of numbers is read as
+    numbers unless the column is `exact`."""
     if column.values.dtype.kind in "iu":
         return column.values
     if column.values.dtype.kind in "fb":
@@ -96,18 +89,12 @@ def plain_column(column: TypedColumn, exact: bool = False) -> np.ndarray:
 def _columns_of_matrix(source: Any, names: Sequence[str]) -> Columns:
     array = np.asarray(source)
     if array.ndim != 2 or array.dtype.kind not in "iufbO":
-        got = (
-            f"{type(source).__name__} of shape {array.shape}"
-            if array.ndim
-            else type(source).__name__
-        )
+        got = type(source).__name__
+        if array.ndim:
+            got = f"{got} of shape {array.shape}"
         raise fail("data", EXPECTED, got, "convert it to one of these")
     if array.shape[1] != len(names):
-        raise fail(
-            "data",
-            f"a matrix of {len(names)} columns",
-            f"{array.shape[1]}",
-            "give the columns of the run",
-        )
+        expected = f"a matrix of {len(names)} columns"
+        raise fail("data", expected, f"{array.shape[1]}", "give the columns of the run")
     cells = source if isinstance(source, np.ma.MaskedArray) else array
     return dict(zip(names, [cells[:, place] for place in range(len(names))], strict=True))

@@ -1,9 +1,9 @@
 """Names of levels (groups, users, items, categories): exact text, and one name for all values that
 are equal.
 
-Text is the level that it says: "007" is not "7", and "1e3" is not "1000"; blanks around it say
-nothing. Numbers of any type name the level of their equal (1, 1.0, `np.int8(1)`, `Decimal("1.0")`),
-dates the same day at any resolution."""
+Text is the level of its own letters: "007" is not "7", and "1e3" is not "1000"; blanks around it
+are ignored. Numbers of any type name the level of their equal (1, 1.0, `np.int8(1)`,
+`Decimal("1.0")`), and dates the same day at any resolution."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from jaxtyping import Bool, Int
 from vijax.data.schema.durations import duration_name, duration_seconds, is_duration
 
 LabelKind = Literal["text", "number", "truth", "time"]
-"""What the values are: that of a column is the widest that all its values have."""
+"""The kind of values: a column has the widest kind of its values."""
 MISSING = -1
-"""The code of a missing value, and that of a level that training does not have."""
+"""The code of a missing value, and of a level that training does not have."""
 TRUTHS = {"True": "1", "False": "0"}
 """True and False as numbers."""
 LEAST_FRACTION = 1e-300
-"""Below it neighbouring floats are far apart in proportion."""
+"""Least fraction that is compared with its neighbours: below, they are far apart in proportion."""
 NEAR = 2
 """Steps between neighbouring float64 that rounding may make."""
 MOST_DIGITS = 1000
-"""Digits of a number that is a name, at most; Python writes no more than 4,300."""
+"""The most digits of a number that is a name; Python writes at most 4,300."""
 PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
 """Text that a program writes for a number: without leading zeros, signs, exponents or blanks."""
 
@@ -44,9 +44,9 @@ class Labels:
 
     Attributes:
       names: the distinct names, in the order in which they first occur.
-      codes: the place of each row's name among them; -1 where the value is missing.
-      kind: what the values are.
-      kinds: what the value of each name is: one of a column of numbers may be text.
+      codes: the place of each row's name among them; -1 for a missing value.
+      kind: the kind of the values.
+      kinds: the kind of the value of each name: a column of numbers may have text.
       declared: names in the order that the table itself declares, or None.
     """
 
@@ -62,46 +62,45 @@ class Labels:
         return self.codes == MISSING
 
     def levels(self) -> Levels:
-        """The levels that occur: as declared, by number where all are numbers, else by letter."""
+        """The levels that occur: in declared order, else by number if all are numbers, else by
+        letter."""
         if self.declared is not None:
             occurring = set(self.names)
             return Levels(tuple(name for name in self.declared if name in occurring), self.kind)
         return Levels(sort_names(self.names), self.kind)
 
     def named_as(self, kind: LabelKind) -> Labels:
-        """The same rows with names as values of a kind have them: among numbers the text "2.50" is
+        """The same rows with the names of another kind of values: among numbers the text "2.50" is
         "2.5".
 
         >>> to_labels(["1.0", "007", "b"]).named_as("number").names
         ('1', '007', 'b')
         """
-        names = [
-            _as_kind(name, own, kind) or name
-            for name, own in zip(self.names, self.kinds, strict=True)
-        ]
+        pairs = zip(self.names, self.kinds, strict=True)
+        names = [_as_kind(name, own_kind, kind) or name for name, own_kind in pairs]
         places = {name: place for place, name in enumerate(dict.fromkeys(names))}
         codes = np.array([*(places[name] for name in names), MISSING], int)[self.codes]
         return Labels(tuple(places), codes, kind, (kind,) * len(places))
 
     def texts(self) -> np.ndarray:
-        """The name of each row, (N,), Python's own text; "" where it is missing."""
+        """The name of each row, (N,), as Python text; "" for a missing value."""
         return np.array([*self.names, ""], object)[self.codes]
 
 
 @dataclasses.dataclass(frozen=True)
 class Levels:
-    """The levels that a column of training had.
+    """The levels of a column in training.
 
     Attributes:
-      names: of the levels, in their order.
-      kind: what the values of training were.
+      names: names of the levels, in their order.
+      kind: the kind of the values in training.
     """
 
     names: tuple[str, ...]
     kind: LabelKind
 
     def find_codes(self, labels: Labels) -> Int[np.ndarray, " N"]:
-        """The place of each row's level; -1 for one that training does not have.
+        """The place of each row's level; -1 for a level that training does not have.
 
         >>> training = to_labels(np.array([1.0, 2.5, 3.0])).levels()
         >>> later = [1], ["1", "2.50"], np.array([3], np.int8), ["01"]
@@ -115,29 +114,26 @@ class Levels:
             if name in place_of:
                 places.append(place_of[name])
                 continue
-            if equals is None:  # of many levels it is dear, and rows of training need it for none
+            if equals is None:  # costly with many levels, and not needed for training rows
                 equals = self._equals()
-            own = _as_kind(name, kind, self.kind)
-            number = own if kind != "number" and self.kind == "number" else name
-            exact = (
-                name,
-                own,
-                *(equals.get(key, "") for key in _lookup_keys(number, kind, self.kind)),
-            )
-            place = next((place_of[each] for each in exact if each in place_of), MISSING)
+            converted = _as_kind(name, kind, self.kind)
+            number = converted if kind != "number" and self.kind == "number" else name
+            keys = _lookup_keys(number, kind, self.kind)
+            exact = (name, converted, *(equals.get(key, "") for key in keys))
+            place = next((place_of[other] for other in exact if other in place_of), MISSING)
             if place < 0 and self.kind == "number" and number:
-                # 0.1 * 3 is 0.3 up to rounding; of two such levels neither is meant.
-                near = {place_of[each] for each in _neighbours(number) if each in place_of}
+                # 0.1 * 3 is 0.3 up to rounding. If two levels are that near, neither is taken.
+                near = {place_of[other] for other in _neighbours(number) if other in place_of}
                 place = near.pop() if len(near) == 1 else MISSING
             places.append(place)
         return np.array([*places, MISSING], int)[labels.codes]
 
     def find_code(self, value: Any) -> int:
-        """The place of the level of one value, -1 for none."""
+        """The place of the level of one value, -1 without one."""
         return int(self.find_codes(to_labels([value]))[0])
 
     def _equals(self) -> dict[tuple[str, str], str]:
-        """Levels by what else names them; of two that have one such name neither is meant."""
+        """Levels by their other names; a name that two levels have is left out."""
         by_key: dict[tuple[str, str], list[str]] = {}
         for name in self.names:
             for key in dict.fromkeys(_keys_of_level(name, self.kind)):
@@ -146,7 +142,7 @@ class Levels:
 
 
 def _as_kind(name: str, kind: LabelKind, wanted: LabelKind) -> str:
-    """The name that a value of one kind has among those of another; "" for none."""
+    """The name of a value of one kind among values of another; "" if it has none."""
     if kind == wanted or wanted == "text":
         return ""
     if wanted == "number":
@@ -155,21 +151,22 @@ def _as_kind(name: str, kind: LabelKind, wanted: LabelKind) -> str:
 
 
 def _keys_of_level(name: str, kind: LabelKind) -> list[tuple[str, str]]:
-    """The other names of a level: of text the number, the truth value or the time that it plainly
-    says; of a number its value in float32."""
+    """The other names of a level: for text the number, the truth value or the time that it plainly
+    says; for a number its value in float32."""
     if kind == "number":
         return [("number", name), *_singles(name)]
     if kind != "text":
         return []
-    number, time = _plain_number(name), _plain_time(name)
+    number = _plain_number(name)
+    time = _plain_time(name)
     keys = [("number", number), *_singles(number)] if number else []
     keys += [("truth", _plain_truth(name))] if name.lower() in ("true", "false") else []
     return [*keys, ("time", time)] if time else keys
 
 
 def _lookup_keys(name: str, kind: LabelKind, wanted: LabelKind) -> list[tuple[str, str]]:
-    """The names to look a value up by. Text is exact: among levels of text it has its own name
-    alone."""
+    """The keys by which a value is looked up. Text is exact: among levels of text only its own name
+    counts."""
     if kind == "text" and wanted == "text":
         return []
     if kind == "number" or (kind == "text" and wanted == "number" and name):
@@ -178,8 +175,8 @@ def _lookup_keys(name: str, kind: LabelKind, wanted: LabelKind) -> list[tuple[st
 
 
 def _singles(name: str) -> list[tuple[str, str]]:
-    """The name of a fraction's value in float32, where it is one of float32: 0.1 there is
-    0.10000000149011612 here."""
+    """The name of a fraction's value in float32, if it is one of float32: 0.1 in float32 is
+    0.10000000149011612 in float64."""
     if not _is_fraction(name):
         return []
     value = float(name)
@@ -190,8 +187,8 @@ def _singles(name: str) -> list[tuple[str, str]]:
 
 
 def _neighbours(name: str) -> list[str]:
-    """The names of the floats `NEAR` steps from a fraction or less. Whole numbers have none: ids
-    stay apart."""
+    """The names of the floats at most `NEAR` steps from a fraction. Whole numbers have none, so
+    that ids stay apart."""
     if not _is_fraction(name):
         return []
     names = []
@@ -215,7 +212,7 @@ def to_labels(values: Any, is_missing: Callable[[Any], bool] | None = None) -> L
 
     Args:
       values: a vector.
-      is_missing: tells whether a cell of text stands for a missing value; None: no text does.
+      is_missing: tells whether a cell of text is a missing value; None: no text is.
 
     >>> to_labels(["a", None, "b", "a"]).codes.tolist(), to_labels(np.array([3, 1, 3])).levels().names
     ([0, -1, 1, 0], ('1', '3'))
@@ -226,51 +223,52 @@ def to_labels(values: Any, is_missing: Callable[[Any], bool] | None = None) -> L
 def labels_of_distinct(
     distinct: Sequence[Any], codes: np.ndarray, is_missing: Callable[[Any], bool] | None = None
 ) -> Labels:
-    """`to_labels` a column whose distinct values, and their places in the rows, are known."""
-    named: dict[int, tuple[LabelKind, str]] = {}
+    """`to_labels` for a column whose distinct values, and their places in the rows, are known."""
+    by_place: dict[int, tuple[LabelKind, str]] = {}
     for place, value in enumerate(distinct):
         is_gap = is_missing is not None and isinstance(value, str) and is_missing(value)
         if not is_gap and not is_none(value):
-            named[place] = name_of_value(value)
+            by_place[place] = name_of_value(value)
     _warn_of_blanks(
         {
             distinct[place]: name
-            for place, (_, name) in named.items()
+            for place, (_, name) in by_place.items()
             if isinstance(distinct[place], str)
         }
     )
-    kind = _widest({kind for kind, _ in named.values()})
+    kind = _widest({value_kind for value_kind, _ in by_place.values()})
     places: dict[str, int] = {}
     kinds: list[LabelKind] = []
-    own_codes = np.full(len(distinct) + 1, MISSING)
-    for place, (own_kind, name) in named.items():
+    distinct_codes = np.full(len(distinct) + 1, MISSING)
+    for place, (value_kind, name) in by_place.items():
         # Among numbers True is 1.
-        is_one = kind == "number" and own_kind == "truth"
-        own_name = TRUTHS[name] if is_one else name
-        if own_name not in places:
-            places[own_name] = len(places)
-            kinds.append("number" if is_one else own_kind)
-        own_codes[place] = places[own_name]
-    return Labels(tuple(places), own_codes[codes], kind, tuple(kinds))
+        if kind == "number" and value_kind == "truth":
+            name = TRUTHS[name]
+            value_kind = "number"
+        if name not in places:
+            places[name] = len(places)
+            kinds.append(value_kind)
+        distinct_codes[place] = places[name]
+    return Labels(tuple(places), distinct_codes[codes], kind, tuple(kinds))
 
 
 def _warn_of_blanks(names: Mapping[str, str]) -> None:
-    """Warns where two texts are one name without the blanks around them."""
+    """Warns if two texts become one name without the blanks around them."""
     blank = [text for text in names if text != text.strip()]
     if not blank:
         return
-    first: dict[str, str] = {}
-    for text in sorted({*blank, *(text.strip() for text in blank if text.strip() in names)}):
-        other = first.setdefault(text.strip(), text)
-        if other != text:
-            said = f"Blanks around names are left out: {other!r} and {text!r} are one."
-            warnings.warn(said, UserWarning, stacklevel=4)
+    stripped = (text.strip() for text in blank if text.strip() in names)
+    first_texts: dict[str, str] = {}
+    for text in sorted({*blank, *stripped}):
+        first = first_texts.setdefault(text.strip(), text)
+        if first != text:
+            message = f"Blanks around names are left out: {first!r} and {text!r} are one."
+            warnings.warn(message, UserWarning, stacklevel=4)
             return
 
 
 def sort_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Names by number where all of them are numbers, by length where all are durations, else by
-    letter.
+    """Names sorted by number if all are numbers, by length if all are durations, else by letter.
 
     >>> sort_names(["10", "9", "1"]), sort_names(["10", "9", "a"]), sort_names(["10 days", "9 days"])
     (('1', '9', '10'), ('10', '9', 'a'), ('9 days', '10 days'))
@@ -285,7 +283,7 @@ def sort_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def kind_of_names(names: Iterable[str]) -> LabelKind:
-    """The kind of levels by their names alone: numbers where each is the name of one.
+    """The kind of levels by their names alone: numbers if each is the name of a number.
 
     >>> kind_of_names(["0", "1.5"]), kind_of_names(["0", "01"]), kind_of_names(["True", "False"])
     ('number', 'text', 'truth')
@@ -317,10 +315,9 @@ def name_of_value(value: Any) -> tuple[LabelKind, str]:
     if isinstance(value, float | np.floating | decimal.Decimal):
         return "number", _number_name(value)
     if isinstance(value, Rational):
-        is_whole = value.denominator == 1
-        return "number", _whole_name(int(value.numerator)) if is_whole else _number_name(
-            float(value)
-        )
+        if value.denominator == 1:
+            return "number", _whole_name(int(value.numerator))
+        return "number", _number_name(float(value))
     if isinstance(value, datetime.date | np.datetime64):
         return "time", _time_name(value)
     return "text", _text_name(str(value))
@@ -331,7 +328,7 @@ def _text_name(text: str) -> str:
 
 
 def label_name(value: Any) -> str:
-    """The name of a value, of a group or a node say.
+    """The name of a value, say of a group or a node.
 
     >>> label_name(7.0), label_name("007"), label_name(datetime.datetime(2024, 5, 31))
     ('7', '007', '2024-05-31')
@@ -340,7 +337,7 @@ def label_name(value: Any) -> str:
 
 
 def is_none(value: Any) -> bool:
-    """True for None, NaN, NaT and what pandas has for a missing value."""
+    """True for None, NaN, NaT and pandas' missing value."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     if isinstance(value, np.datetime64 | np.timedelta64):
@@ -352,7 +349,7 @@ def is_none(value: Any) -> bool:
 
 def distinct_values(values: Any) -> tuple[list[Any], np.ndarray]:
     """The distinct values in the order in which they first occur, and the place of each row's
-    value. Values that are equal and of different types, as True and 1, are two.
+    value. Equal values of different types, such as True and 1, are distinct.
 
     >>> distinct_values(["b", "a", "b"])[0], distinct_values(["b", "a", "b"])[1].tolist()
     (['b', 'a'], [0, 1, 0])
@@ -361,7 +358,7 @@ def distinct_values(values: Any) -> tuple[list[Any], np.ndarray]:
     if array.dtype.kind != "O":
         distinct, first, codes = np.unique(array, return_index=True, return_inverse=True)
         order = np.argsort(first)
-        # Of types with dates and floats of other widths NumPy's own scalars say more than Python's.
+        # For dates and floats of other widths NumPy's own scalars say more than Python's.
         return [distinct[place] for place in order], np.argsort(order)[codes.reshape(-1)]
     cells = array.tolist()
     if {type(cell) for cell in cells} <= {str, type(None)}:
@@ -385,14 +382,14 @@ def _as_array(values: Sequence[Any]) -> np.ndarray:
 
 
 def _widest(kinds: set[LabelKind]) -> LabelKind:
-    """The kind of a column with values of these kinds."""
+    """The kind of a column whose values have these kinds."""
     if len(kinds) == 1:
         return next(iter(kinds))
     return "number" if kinds == {"number", "truth"} else "text"
 
 
 def _number_name(value: Any) -> str:
-    """A number as text: whole ones without a point, all others by the fewest digits that tell it
+    """A number as text: whole ones without a point, others by the fewest digits that distinguish it
     from its neighbours.
 
     >>> _number_name(2.0), _number_name(0.1 + 0.2), _number_name(np.float32(2.7)), _number_name(1e300 * 1e300)
@@ -403,9 +400,9 @@ def _number_name(value: Any) -> str:
             return _whole_name(int(value))
         nearest = float(value)
         is_float = np.isfinite(nearest) and decimal.Decimal(repr(nearest)) == value
-        return (
-            _number_name(nearest) if is_float or not value.is_finite() else str(value.normalize())
-        )
+        if is_float or not value.is_finite():
+            return _number_name(nearest)
+        return str(value.normalize())
     if np.isfinite(value) and float(value).is_integer():
         return _whole_name(int(value))
     if isinstance(value, np.floating) and value.itemsize < 8:
@@ -414,7 +411,7 @@ def _number_name(value: Any) -> str:
 
 
 def _whole_name(value: int) -> str:
-    """A whole number as text, of however many digits."""
+    """A whole number as text, with any number of digits."""
     return str(value) if abs(value) < 10**MOST_DIGITS else f"{value:#x}"
 
 
@@ -424,16 +421,15 @@ def _shortest(text: str) -> str:
 
 
 def _time_name(value: datetime.date | np.datetime64) -> str:
-    """A date or a time as ISO 8601 has it, as short as it can be said."""
+    """A date or a time in ISO 8601, as short as possible."""
+    moment: Any = value
     if isinstance(value, np.datetime64):
-        text = str(
-            value.astype("datetime64[ns]")
-            if np.datetime_data(value.dtype)[0] not in "YMWD"
-            else value
-        )
-        text = str(value.astype("datetime64[D]")) if "T" not in text else text
+        if np.datetime_data(value.dtype)[0] not in "YMWD":
+            moment = value.astype("datetime64[ns]")
+        text = str(moment)
+        if "T" not in text:
+            text = str(value.astype("datetime64[D]"))
     else:
-        moment: Any = value
         if isinstance(value, datetime.datetime) and value.tzinfo is not None:
             moment = value.astimezone(datetime.UTC)
         text = moment.isoformat()
@@ -441,20 +437,21 @@ def _time_name(value: datetime.date | np.datetime64) -> str:
     if not time:
         return day
     clock, zone = re.fullmatch(r"([\d:.]+)(.*)", time).groups()  # type: ignore[union-attr]
-    clock = clock.rstrip("0").rstrip(".") if "." in clock else clock
+    if "." in clock:
+        clock = clock.rstrip("0").rstrip(".")
     if clock.count(":") == 1:
         clock += ":00"
     return day if clock == "00:00:00" and not zone else f"{day}T{clock}{zone}"
 
 
 def _plain_number(text: str) -> str:
-    """The name of the number that a text plainly says; "" where it says none.
+    """The name of the number that a text plainly says; "" if it says none.
 
     >>> _plain_number("2.50"), _plain_number("007"), _plain_number("a")
     ('2.5', '', '')
     """
-    plain = len(text) <= MOST_DIGITS and PLAIN_NUMBER.fullmatch(text)
-    return _number_name(decimal.Decimal(text)) if plain else ""
+    is_plain = len(text) <= MOST_DIGITS and PLAIN_NUMBER.fullmatch(text)
+    return _number_name(decimal.Decimal(text)) if is_plain else ""
 
 
 def _plain_truth(text: str) -> str:

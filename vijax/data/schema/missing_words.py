@@ -1,10 +1,10 @@
 """Words that stand for a missing cell: one rule for all tables.
 
-A cell is missing where a table has nothing: no value, or a text of blanks alone. Text files and
-spreadsheets, which people write, have words for it too: NA in a column of names, and more of them
-among numbers. Tables with types of their own (Parquet, arrays, pandas, polars, Arrow, dicts) have
-none: there "NA" is a name, such as Namibia's code, unless the user says otherwise. Words become
-missing where a file is read, once; nobody later looks for them."""
+A cell is missing if a table has no value there, or a text of blanks alone. Text files and
+spreadsheets, which people write, also have words for it: NA in a column of names, and more of them
+among numbers. Tables with types (Parquet, arrays, pandas, polars, Arrow, dicts) have none: there
+"NA" is a name, such as Namibia's code, unless the user says otherwise. Words become missing once,
+when a file is read, and are not searched for later."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ from vijax.data.reading.checks import fail, says_number
 from vijax.data.schema.labels import is_none
 
 NAMES = frozenset(["na", "n/a", "nan", "null", "?", "<na>", "#n/a", "#na"])
-"""Words for a missing name of a class or a group, in small letters: one may well be called
-"none"."""
+"""Words for a missing name of a class or a group, in lower case: a name may well be "none"."""
 CODES = frozenset([".", "-", "--", "n.a."])
-"""Words for a missing number, which are told where they occur."""
+"""Words for a missing number, which are noted if they occur."""
 NUMBERS = NAMES | CODES | {"none"}
-"""Words for a missing cell among numbers, in small letters."""
+"""Words for a missing cell among numbers, in lower case."""
 LONGEST = max(map(len, NUMBERS))
 """Letters of the longest of these words."""
 TRUTHS = {"true": True, "false": False}
-"""True and False as files have them, in small letters."""
+"""True and False in files, in lower case."""
 SETTING = "data.missing_words"
 
 
@@ -35,18 +34,18 @@ class Words(NamedTuple):
     """Words for a missing cell.
 
     Attributes:
-      exact: words as they are written.
-      folded: words in small letters, that stand for those of any.
+      exact: words that match exactly.
+      folded: words in lower case that match in any case.
     """
 
     exact: frozenset[str] = frozenset()
     folded: frozenset[str] = frozenset()
 
     def have(self, text: str) -> bool:
-        """True of a text that stands for a missing cell."""
-        return (
-            not text or text in self.exact or (len(text) <= LONGEST and text.lower() in self.folded)
-        )
+        """True for a text that stands for a missing cell."""
+        if not text or text in self.exact:
+            return True
+        return len(text) <= LONGEST and text.lower() in self.folded
 
 
 class MissingWords(NamedTuple):
@@ -60,12 +59,12 @@ def missing_words(given: Sequence[str] | None, written_by_people: bool) -> Missi
     """The words of a file.
 
     Args:
-      given: those that the user names, for columns of names; None for the usual ones. Numbers know
-          the usual ones too.
-      written_by_people: true of text files and spreadsheets.
+      given: the user's words, for columns of names; None for the usual ones. Numbers also have the
+        usual ones.
+      written_by_people: True for text files and spreadsheets.
 
     Raises:
-      DataError: one of them is a number, which is no word.
+      DataError: a word is a number.
 
     >>> missing_words(None, True).among_names.have("NA"), missing_words([], True).among_names.have("NA")
     (True, False)
@@ -75,27 +74,26 @@ def missing_words(given: Sequence[str] | None, written_by_people: bool) -> Missi
         return MissingWords(Words(folded=NAMES & numbers), Words(folded=numbers))
     for word in given:
         if says_number(word):
+            expected = 'words that stand for a missing cell, such as "NA"'
             remedy = (
                 "leave those cells empty in the file: a number counts as one wherever it stands"
             )
-            raise fail(
-                SETTING, 'words that stand for a missing cell, such as "NA"', repr(word), remedy
-            )
+            raise fail(SETTING, expected, repr(word), remedy)
     exact = frozenset(word.strip() for word in given)
     return MissingWords(Words(exact), Words(exact, numbers))
 
 
 def is_missing(cell: Any) -> bool:
-    """True of a cell that is missing: there is nothing, or a text of blanks alone."""
+    """True for a missing cell: no value, or a text of blanks alone."""
     return not cell.strip() if isinstance(cell, str) else is_none(cell)
 
 
 class ClearedColumn(NamedTuple):
-    """A column whose words for missing cells are gone.
+    """A column without words for missing cells.
 
     Attributes:
-      cells: the cells, "" in place of those words.
-      written: the cells as they were, where a word was among names; else None.
+      cells: the cells, "" instead of those words.
+      written: the original cells, if a word was among names; else None.
     """
 
     cells: list[Any]
@@ -108,8 +106,8 @@ def clear_words(cells: Sequence[Any], words: MissingWords, are_names: bool) -> C
 
     Args:
       cells: the cells of a column.
-      words: those of the file.
-      are_names: true where the column is known to be one of names; else its cells say what it is.
+      words: the words of the file.
+      are_names: True if the column is known to be one of names; else its cells tell.
 
     >>> clear_words(["NA", "DE", "-"], missing_words(None, True), False).cells
     ['', 'DE', '-']
@@ -120,38 +118,39 @@ def clear_words(cells: Sequence[Any], words: MissingWords, are_names: bool) -> C
     if not any(text and words.among_numbers.have(text) for text in counts):
         return ClearedColumn(list(cells))
     if not are_names:
-        others = sum(1 for cell in cells if not isinstance(cell, str) and not is_none(cell))
-        are_names = _are_names(counts, others, words.among_numbers)
-    own = words.among_names if are_names else words.among_numbers
-    gone = {text for text in counts if text and own.have(text)}
-    if not gone:
+        num_values = sum(1 for cell in cells if not isinstance(cell, str) and not is_none(cell))
+        are_names = _are_names(counts, num_values, words.among_numbers)
+    column_words = words.among_names if are_names else words.among_numbers
+    removed = {text for text in counts if text and column_words.have(text)}
+    if not removed:
         return ClearedColumn(list(cells))
-    cleared = ["" if isinstance(cell, str) and cell in gone else cell for cell in cells]
+    new_cells = ["" if isinstance(cell, str) and cell in removed else cell for cell in cells]
     if not are_names:
-        return ClearedColumn(cleared)
+        return ClearedColumn(new_cells)
     written = np.empty(len(cells), object)
     written[:] = cells
-    return ClearedColumn(cleared, written)
+    return ClearedColumn(new_cells, written)
 
 
-def _are_names(counts: Mapping[str, int], others: int, words: Words) -> bool:
-    """True of a column with texts that are no numbers, and no more numbers than those.
+def _are_names(counts: Mapping[str, int], num_values: int, words: Words) -> bool:
+    """True for a column with texts that are no numbers, and at most as many numbers.
 
     Args:
       counts: how often each text occurs.
-      others: the number of cells that are values of other types.
-      words: for missing cells among numbers.
+      num_values: the number of cells that are values of other types.
+      words: words for missing cells among numbers.
     """
-    there = {text: number for text, number in counts.items() if not words.have(text)}
-    if all(text.lower() in TRUTHS for text in there):
+    texts = {text: number for text, number in counts.items() if not words.have(text)}
+    if all(text.lower() in TRUTHS for text in texts):
         return False
-    of_numbers = others + sum(number for text, number in there.items() if says_number(text))
-    return of_numbers <= sum(there.values()) + others - of_numbers
+    num_numbers = num_values
+    num_numbers += sum(number for text, number in texts.items() if says_number(text))
+    return num_numbers <= sum(texts.values()) + num_values - num_numbers
 
 
 def with_known_names(cells: np.ndarray, written: np.ndarray, known: Container[str]) -> np.ndarray:
-    """The cells of a column of names with those words put back that are names in the data of
-    training.
+    """The cells of a column of names, with those words restored that are names in the training
+    data.
 
     >>> with_known_names(np.array(["", "DE"], object), np.array(["NA", "DE"], object), ["NA"]).tolist()
     ['NA', 'DE']
@@ -162,7 +161,7 @@ def with_known_names(cells: np.ndarray, written: np.ndarray, known: Container[st
 
 
 def pandas_remedy(path: str, column: str) -> str:
-    """The call of pandas that reads a column as it is written.
+    """The call of pandas that reads a column unchanged.
 
     >>> pandas_remedy("a.csv", "g")
     "pandas.read_csv('a.csv', converters={'g': str})"
@@ -172,7 +171,7 @@ def pandas_remedy(path: str, column: str) -> str:
     return f"pandas.read_csv({path!r}, converters={{{column!r}: str}})"
 
 
-# --- what is said ---------------------------------------------------------------------------------
+# --- messages -------------------------------------------------------------------------------------
 IF_NAMES = (
     f" If it is a name: --set '{SETTING}=[]', or in Python give a table of pandas that has it as "
     "text."
@@ -180,21 +179,21 @@ IF_NAMES = (
 
 
 def said_of_words(column: str, written: np.ndarray | None, missing: np.ndarray) -> str:
-    """A sentence on the words of a column that were read as missing, with their number; "" where
-    there are none.
+    """A sentence about the words of a column that were read as missing, with their number; ""
+    without such words.
 
     Args:
       column: its name.
-      written: its cells as the file has them; None where no word was among them.
+      written: its original cells; None if there were no such words.
       missing: a mask of its missing cells.
     """
     if written is None:
         return ""
-    counts = collections.Counter(
-        cell.strip() for cell in written[missing].tolist() if isinstance(cell, str) and cell.strip()
-    )
+    cells = [cell.strip() for cell in written[missing].tolist() if isinstance(cell, str)]
+    counts = collections.Counter(cell for cell in cells if cell)
     if not counts:
         return ""
-    cells = {word: f"{number:,} cell{'s' * (number > 1)}" for word, number in counts.most_common(5)}
-    listed = ", ".join(f"{word!r} ({number})" for word, number in cells.items())
-    return f"In the column {column!r} {listed} is read as missing."
+    words = []
+    for word, number in counts.most_common(5):
+        words.append(f"{word!r} ({number:,} cell{'s' * (number > 1)})")
+    return f"In the column {column!r} {', '.join(words)} is read as missing."

@@ -1,5 +1,5 @@
-"""Texts that mean numbers and say something beside them: signs, units, commas, brackets. None of
-them is guessed."""
+"""Texts that mean numbers with something beside them: signs, units, commas, brackets. Their meaning
+is not guessed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import NamedTuple
 from vijax.data.reading.checks import says_number
 
 MOST = 0.5
-"""Share of the cells of which more must be numbers, or mean them, for a column to mean numbers."""
+"""A column means numbers if more than this share of its cells are numbers, or mean them."""
 FEW_LEVELS = (20, 3), (50, 20)
-"""Distinct texts at most, and rows for each of them at least, of categories: doses, say."""
+"""The most distinct texts of categories, say doses, and the least number of rows for each."""
 MINUS = "-\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d"
 """Signs that people write for a minus."""
 MONEY = "$\u20ac\u00a3\u00a5\u20b9\u20a9\u20bd\u20ba\u20bf"
 CODES = "USD|EUR|GBP|JPY|CHF|CAD|AUD|INR|CNY|US\\$|Rs\\.?"
 GAPS = " '\u2019\u00a0\u2009\u202f_"
-"""Signs between thousands that are never a decimal sign."""
+"""Signs between thousands that are never decimal signs."""
 SIGN = rf"[+{re.escape(MINUS)}]?"
 ORDINALS = ("st", "nd", "rd", "th")
 BEFORE = rf"(?P<sign>{SIGN})\s*(?P<before>(?:[{MONEY}]|{CODES})?)\s*(?P<inner>{SIGN})"
@@ -35,9 +35,9 @@ OF_POINTS = re.compile(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?")
 WITH_COMMA = re.compile(r"\d*,\d+")
 WITH_POINT = re.compile(r"\d*\.\d*|\d+")
 MULTIPLES = {"k": 1e3, "K": 1e3, "M": 1e6, "Mio": 1e6, "mn": 1e6, "bn": 1e9, "B": 1e9}
-"""Letters behind a number that may stand for thousands and more."""
+"""Letters behind a number that may mean thousands and more."""
 BY_POINTS = ("$", "US$", "USD", "\u00a3", "GBP")
-"""Money whose amounts have a decimal point."""
+"""Currencies whose amounts have a decimal point."""
 
 
 class _Read(NamedTuple):
@@ -51,17 +51,16 @@ class _Read(NamedTuple):
     unit: str
 
     def values(self, are_commas_decimal: bool | None) -> list[str]:
-        """The numbers that it may say, as programs write them."""
+        """The numbers that it may mean, as programs write them."""
         bodies = _plain(self.body, are_commas_decimal)
+        fraction = unicodedata.numeric(self.unit[0], 0.0) if self.unit else 0.0
         if self.unit in MULTIPLES:
             bodies = [*(_times(body, MULTIPLES[self.unit]) for body in bodies), *bodies]
-        elif (part := unicodedata.numeric(self.unit[0], 0.0) if self.unit else 0.0) > 0:
-            bodies = [f"{float(body) + part:g}" for body in bodies]
-        signs = (
-            ["-", ""]
-            if self.in_brackets and not self.is_negative
-            else ["-" if self.is_negative else ""]
-        )
+        elif fraction > 0:
+            bodies = [f"{float(body) + fraction:g}" for body in bodies]
+        signs = ["-"] if self.is_negative else [""]
+        if self.in_brackets and not self.is_negative:
+            signs = ["-", ""]
         return [f"{sign}{body}{self.power}" for sign in signs for body in bodies]
 
 
@@ -71,9 +70,9 @@ class NearNumbers(NamedTuple):
     Attributes:
       place: its place.
       cell: its text.
-      values: what it may mean.
-      are_few: true where few texts are repeated by many rows, as of categories.
-      are_named: true where there are very few, and letters stand beside the numbers.
+      values: the numbers that it may mean.
+      are_few: True if few texts are repeated by many rows, as of categories.
+      are_named: True if there are very few, and letters stand beside the numbers.
     """
 
     place: int
@@ -84,7 +83,7 @@ class NearNumbers(NamedTuple):
 
     @property
     def advice(self) -> str:
-        """The words that say what to write in its place.
+        """The text that tells what to write instead.
 
         >>> near_numbers(["0,126", "1,5"]).advice, near_numbers(["1,234", "5,678"]).advice
         ("0.126 for '0,126'", "1.234 or 1234, whichever is meant, for '1,234'")
@@ -94,8 +93,7 @@ class NearNumbers(NamedTuple):
 
 
 def near_numbers(cells: Sequence[str]) -> NearNumbers | None:
-    """The first cell that is no number, of a column that means numbers; None of a column that does
-    not.
+    """The first cell that is no number, in a column that means numbers; None for other columns.
 
     Args:
       cells: texts without missing ones.
@@ -105,14 +103,14 @@ def near_numbers(cells: Sequence[str]) -> NearNumbers | None:
     """
     stripped = [cell.strip() for cell in cells]
     distinct = dict.fromkeys(stripped)
-    read = {cell: _read(cell) for cell in distinct if not says_number(cell)}
-    near = {cell: one for cell, one in read.items() if one is not None}
+    readings = {cell: _read(cell) for cell in distinct if not says_number(cell)}
+    near = {cell: reading for cell, reading in readings.items() if reading is not None}
     unit = _commonest(near[cell].unit for cell in stripped if cell in near)
-    near = {cell: one for cell, one in near.items() if one.unit in (unit, "")}
+    near = {cell: reading for cell, reading in near.items() if reading.unit in (unit, "")}
     if not near:
         return None
-    means_one = [cell in near or cell not in read for cell in stripped]
-    if sum(means_one) <= MOST * len(stripped):
+    num_meant = sum(cell in near or cell not in readings for cell in stripped)
+    if num_meant <= MOST * len(stripped):
         return None
     place = next(place for place, cell in enumerate(stripped) if cell in near)
     number = len(distinct)
@@ -120,8 +118,9 @@ def near_numbers(cells: Sequence[str]) -> NearNumbers | None:
         number <= most and len(stripped) >= repeats * number for most, repeats in FEW_LEVELS
     )
     are_named = number <= FEW_LEVELS[0][0] and any(map(str.isalpha, unit))
-    numbers = [cell for cell in distinct if cell not in read]
-    values = near[stripped[place]].values(_are_commas_decimal(list(near.values()), numbers))
+    numbers = [cell for cell in distinct if cell not in readings]
+    are_commas_decimal = _are_commas_decimal(list(near.values()), numbers)
+    values = near[stripped[place]].values(are_commas_decimal)
     return NearNumbers(place, cells[place], tuple(dict.fromkeys(values)), are_few, are_named)
 
 
@@ -129,7 +128,8 @@ def _read(text: str) -> _Read | None:
     match = PATTERN.fullmatch(text)
     if match is None or bool(match["open"]) != bool(match["close"]):
         return None
-    body, after = match["body"], match["after"] or ""
+    body = match["body"]
+    after = match["after"] or ""
     forms = (OF_GAPS, OF_COMMAS, OF_POINTS, WITH_COMMA, WITH_POINT)
     if after.lower() in ORDINALS or not any(form.fullmatch(body) for form in forms):
         return None
@@ -139,45 +139,40 @@ def _read(text: str) -> _Read | None:
 
 
 def _times(body: str, multiple: float) -> str:
-    """The text of a number times another, without an exponent."""
-    return (
-        f"{float(body) * multiple:.12g}"
-        if float(body) * multiple < 1e12
-        else f"{float(body) * multiple:g}"
-    )
+    """The text of a number times a multiple, without an exponent below 1e12."""
+    product = float(body) * multiple
+    return f"{product:.12g}" if product < 1e12 else f"{product:g}"
 
 
 def _commonest(units: Iterable[str]) -> str:
-    """The unit that most cells with one have; "" where none has."""
+    """The unit that most cells with a unit have; "" if none has one."""
     counts = collections.Counter(filter(None, units))
     return counts.most_common(1)[0][0] if counts else ""
 
 
 def _are_commas_decimal(near: Sequence[_Read], numbers: Sequence[str]) -> bool | None:
-    """The sign of decimals by all cells; None where they do not show it."""
-    if any(_has_decimal_comma(one) for one in near):
+    """True if commas are decimal signs, judged by all cells; None if they do not show it."""
+    if any(map(_has_decimal_comma, near)):
         return True
-    has_point = any("." in one.body and not OF_POINTS.fullmatch(one.body) for one in near)
-    if (
-        has_point
-        or any(one.unit in BY_POINTS for one in near)
-        or any("." in cell for cell in numbers)
-    ):
-        return False
-    return None
+    for reading in near:
+        if reading.unit in BY_POINTS:
+            return False
+        if "." in reading.body and not OF_POINTS.fullmatch(reading.body):
+            return False
+    return False if any("." in cell for cell in numbers) else None
 
 
-def _has_decimal_comma(one: _Read) -> bool:
-    """True where a comma cannot divide thousands."""
-    last = one.body.rpartition(",")[2]
-    if "," not in one.body or "." in last:
+def _has_decimal_comma(reading: _Read) -> bool:
+    """True if a comma cannot separate thousands."""
+    last = reading.body.rpartition(",")[2]
+    if "," not in reading.body or "." in last:
         return False
-    divides = OF_COMMAS.fullmatch(one.body) is not None and not one.body.startswith("0")
-    return not divides
+    separates = OF_COMMAS.fullmatch(reading.body) is not None and not reading.body.startswith("0")
+    return not separates
 
 
 def _plain(body: str, are_commas_decimal: bool | None) -> list[str]:
-    """The numbers that digits with signs among them may say."""
+    """The numbers that digits with signs among them may mean."""
     if OF_GAPS.fullmatch(body):
         return [re.sub(f"[{GAPS}]", "", body).replace(",", ".")]
     as_decimal = body.replace(".", "").replace(",", ".")

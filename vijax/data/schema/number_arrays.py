@@ -1,4 +1,4 @@
-"""Arrays of numbers from whatever a user has: arrays, lists, tables of pandas, polars and Arrow."""
+"""Arrays of numbers from arrays, lists, and tables of pandas, polars and Arrow."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ REMEDIES |= {"S": REMEDIES["U"], "O": REMEDIES["U"]}
 
 
 def array_of_numbers(argument: str, values: Any) -> Any:
-    """An array of real numbers. Arrays of NumPy and JAX stay as they are; missing and masked cells
-    are NaN.
+    """An array of real numbers. Arrays of NumPy and JAX are unchanged; missing and masked cells are
+    NaN.
 
     Args:
-      argument: what it is called in messages.
+      argument: its name in messages.
       values: an array, nested lists, or a table of pandas, polars or Arrow.
 
     Raises:
       ValueError: columns by name without an order (a dict, rows that are dicts, a structured
-        array), text, dates, complex numbers, rows of different lengths; the message says where the
-        first such value is.
+        array), text, dates, complex numbers, rows of different lengths; the message names the place
+        of the first wrong value.
 
     >>> array_of_numbers("x", [[1, 2.5], [3, None]])
     array([[1. , 2.5],
@@ -53,16 +53,13 @@ says numbers, pass numpy.asarray(x, float).
         return values
     _refuse(argument, values is None, "None", "")
     _refuse(argument, isinstance(values, str | bytes), f"the string {str(values)[:40]!r}", "")
-    names_alone = isinstance(values, Mapping) or (
-        isinstance(values, list | tuple) and are_records(values)
-    )
+    is_list = isinstance(values, list | tuple)
+    has_no_order = isinstance(values, Mapping) or (is_list and are_records(values))
     is_structured = isinstance(values, np.ndarray) and values.dtype.names is not None
     got = f"columns by name, in a {type(values).__name__}"
-    _refuse(argument, names_alone or is_structured, got, AS_A_TABLE.format(name=argument))
+    _refuse(argument, has_no_order or is_structured, got, AS_A_TABLE.format(name=argument))
     _refuse(argument, isinstance(values, set | frozenset), "a set, which has no order", "")
-    if isinstance(values, list | tuple) and any(
-        isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values)
-    ):
+    if is_list and any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values)):
         return jax.numpy.asarray(values)
     array = _as_array(argument, values)
     if array.dtype.kind == "O":
@@ -70,14 +67,14 @@ says numbers, pass numpy.asarray(x, float).
     if array.dtype.kind in REMEDIES:
         _refuse(argument, not array.size, f"an empty array of {array.dtype}", "")
         _refuse_cell(argument, array, (0,) * array.ndim)
-    # JAX has neither long doubles nor other orders of bytes.
+    # JAX has neither long doubles nor other byte orders.
     is_long = array.dtype.kind == "f" and array.dtype.itemsize > 8
-    own = np.dtype(np.float64) if is_long else array.dtype
-    return array.astype(own.newbyteorder("="), copy=False)
+    dtype = np.dtype(np.float64) if is_long else array.dtype
+    return array.astype(dtype.newbyteorder("="), copy=False)
 
 
 def trees_of_numbers(argument: str, values: Any) -> Any:
-    """`array_of_numbers`, and dicts and tuples of several for functions that read them so."""
+    """`array_of_numbers`, also for dicts and tuples of several arrays."""
     is_tree = isinstance(values, dict) or (
         isinstance(values, tuple) and any(hasattr(part, "dtype") for part in values)
     )
@@ -87,7 +84,7 @@ def trees_of_numbers(argument: str, values: Any) -> Any:
 
 
 def require_finite(argument: str, values: Any) -> Any:
-    """The array itself; ValueError with the place of the first entry that is not finite. Traced
+    """The array itself; ValueError with the place of the first number that is not finite. Traced
     arrays pass."""
     if isinstance(values, jax.core.Tracer):
         return values
@@ -113,21 +110,19 @@ def _as_array(argument: str, values: Any) -> np.ndarray:
             raise
         # Lists of different lengths.
         lengths = sorted({len(row) if hasattr(row, "__len__") else 0 for row in values})
-        got = (
-            f"rows of lengths {', '.join(map(str, lengths[:5]))}"
-            if len(lengths) > 1
-            else "lists of several lengths"
-        )
+        got = "lists of several lengths"
+        if len(lengths) > 1:
+            got = f"rows of lengths {', '.join(map(str, lengths[:5]))}"
         _refuse(argument, True, got, "Give all rows the same columns.")
         raise
 
 
 def _floats_from_objects(argument: str, array: np.ndarray) -> np.ndarray:
-    """Python's numbers, None and what pandas has for missing cells, as floats."""
+    """Python's numbers as floats, with NaN for None and pandas' missing cells."""
     if array.ndim == 0:
         _refuse(argument, True, f"a {type(array.item()).__name__}", "")
     cells = array.ravel().tolist()
-    # A column has few types: of these it is asked, and not of each cell.
+    # A column has few types: the tests are made for each type, not for each cell.
     examples = {type(cell): cell for cell in cells}
     no_numbers = tuple(
         kind for kind, cell in examples.items() if not _is_number(cell) and not is_none(cell)
@@ -141,9 +136,8 @@ def _floats_from_objects(argument: str, array: np.ndarray) -> np.ndarray:
 
 
 def _is_number(cell: Any) -> bool:
-    return isinstance(cell, Number | np.bool_) and not isinstance(
-        cell, complex | np.complexfloating
-    )
+    is_complex = isinstance(cell, complex | np.complexfloating)
+    return isinstance(cell, Number | np.bool_) and not is_complex
 
 
 def _refuse_cell(argument: str, array: np.ndarray, place: Any) -> None:
@@ -152,20 +146,17 @@ def _refuse_cell(argument: str, array: np.ndarray, place: Any) -> None:
     column = f", column {', '.join(map(str, columns))}" if columns else ""
     value = array[tuple(place)]
     kind = array.dtype.kind
-    if kind == "O":
-        kind = np.asarray(value).dtype.kind if not isinstance(value, list | dict | set) else "O"
-    called = {"U": "text", "S": "text", "M": "dates", "m": "durations", "c": "complex numbers"}.get(
-        kind, "objects"
-    )
-    shown = (
-        str(value)[:40]
-        if isinstance(value, np.datetime64 | np.timedelta64)
-        else repr(_plain(value))[:60]
-    )
+    if kind == "O" and not isinstance(value, list | dict | set):
+        kind = np.asarray(value).dtype.kind
+    nouns = {"U": "text", "S": "text", "M": "dates", "m": "durations", "c": "complex numbers"}
+    noun = nouns.get(kind, "objects")
+    cell = repr(_plain(value))[:60]
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        cell = str(value)[:40]
     remedy = REMEDIES.get(kind, "")
-    if called == "text" and _says_a_number(value):
+    if noun == "text" and _says_a_number(value):
         remedy = f"If all of it says numbers, pass numpy.asarray({argument}, float)."
-    _refuse(argument, True, f"{called}, {shown} in row {row}{column}, counted from 0", remedy)
+    _refuse(argument, True, f"{noun}, {cell} in row {row}{column}, counted from 0", remedy)
 
 
 def _plain(value: Any) -> Any:
@@ -186,15 +177,15 @@ def _refuse(argument: str, is_wrong: bool, got: str, remedy: str) -> None:
 def require_same_index(
     X: Any, argument: str, values: Any, whose: str = "X", by_place: str = "to_numpy()"
 ) -> None:
-    """Raises ValueError where both have an index, as tables and series of pandas have, and these
+    """Raises ValueError if both have an index, as tables and series of pandas have, and these
     differ: by place the values would go to other rows.
 
     Args:
       X: the table.
-      argument: what the values are called in messages.
-      values: others, a row for each of the table.
-      whose: what the table is called.
-      by_place: the method of the values that makes their index none, or that of the table.
+      argument: name of the values in messages.
+      values: other values, a row for each row of the table.
+      whose: name of the table in messages.
+      by_place: the method that removes the index of the values, or of the table.
 
     >>> import pytest; pandas = pytest.importorskip("pandas")
     >>> table, turned = pandas.DataFrame({"x": [1, 2]}, ["a", "b"]), pandas.Series([3, 4], ["b", "a"])
@@ -209,14 +200,12 @@ def require_same_index(
         return  # no index, or lengths that are refused elsewhere
     if first.equals(second):
         return
-    differs = (one != other for one, other in zip(first, second, strict=True))
+    differs = (expected != label for expected, label in zip(first, second, strict=True))
     row = next((row for row, is_other in enumerate(differs) if is_other), 0)
     has_same = first.is_unique and second.is_unique and len(first.difference(second)) == 0
-    align = (
-        f"Align it: {argument}.loc[{whose}.index]; or"
-        if has_same
-        else f"Give it the index of {whose}, or"
-    )
+    align = f"Give it the index of {whose}, or"
+    if has_same:
+        align = f"Align it: {argument}.loc[{whose}.index]; or"
     remedy = f"{align} pass {argument}.{by_place}, whose rows are those of {whose} by place."
     got = f"{second[row]!r} where {whose} has {first[row]!r}, in row {row}"
     require(False, argument, f"the index of {whose}, in its order", got, remedy)

@@ -1,8 +1,8 @@
-"""The names of the rows of a table in messages: one rule for all tables, however they came.
+"""The names of the rows of a table in messages: one rule for tables of all sources.
 
-A row is named as the user's own program shows it: a line as an editor numbers it, a row as a
-spreadsheet numbers it, a row of a data frame by its index. Rows that are left keep their names when
-others are left out."""
+A row is named as the user's own program shows it: a line by its number in an editor, a row by its
+number in a spreadsheet, a row of a data frame by its index. Rows keep their names when others are
+left out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from vijax.data.schema.cells import column_names
 FROM_ZERO = ", counted from 0"
 OF_INDEX = " of the index"
 MOST_NAMED = 5
-"""Rows that a message names."""
+"""The most rows that a message names."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -25,11 +25,11 @@ class RowNames:
     """The names of the rows of a table.
 
     Attributes:
-      labels: of each row its number, or its label in an index, (N,).
+      labels: the number of each row, or its label in an index, (N,).
       called: the word before it.
-      after: words behind it, that say how rows are numbered.
-      files: the file of each row, of a table in several files, in each of which rows are numbered
-          anew; else None.
+      after: words behind it, which say how rows are numbered.
+      files: the file of each row, for a table in several files whose rows are numbered in each;
+        else None.
 
     >>> names = RowNames(np.array([2, 3, 5]), "line")
     >>> names.name(2), names.take([2]).name(0)
@@ -48,11 +48,11 @@ class RowNames:
         return f"{self.called} {self._label(int(row))}{self.after}"
 
     def _label(self, row: int) -> str:
-        shown = _label_text(self.labels[row])
-        return shown if self.files is None else f"{shown} of {self.files[row]}"
+        text = _label_text(self.labels[row])
+        return text if self.files is None else f"{text} of {self.files[row]}"
 
     def mid_sentence(self, row: Any) -> str:
-        """The name of a row in the middle of a sentence: with a comma behind a clause.
+        """The name of a row for the middle of a sentence: with a comma behind a clause.
 
         >>> memory_row_names(3).mid_sentence(2)
         'row 2, counted from 0,'
@@ -61,9 +61,9 @@ class RowNames:
 
     def list_rows(self, rows: Sequence[int]) -> str:
         """The names of some rows, the first five of them, and their number."""
-        shown = ", ".join(self._label(int(row)) for row in rows[:MOST_NAMED])
+        names = ", ".join(self._label(int(row)) for row in rows[:MOST_NAMED])
         more = ", ..." if len(rows) > MOST_NAMED else ""
-        words = f"{self.called}{'s' * (len(rows) > 1)} {shown}{more}"
+        words = f"{self.called}{'s' * (len(rows) > 1)} {names}{more}"
         if self.after == FROM_ZERO:
             return f"{words} ({len(rows)} such){self.after}"
         return f"{words}{self.after} ({len(rows)} such)"
@@ -94,19 +94,18 @@ def rows_of_files(sizes: Mapping[str, int]) -> RowNames:
     if len(sizes) == 1:
         return rows_of_file(*sizes.values())
     labels = [np.arange(1, size + 1) for size in sizes.values()]
-    return RowNames(
-        np.concatenate(labels), files=np.repeat(np.array(list(sizes), object), list(sizes.values()))
-    )
+    files = np.repeat(np.array(list(sizes), object), list(sizes.values()))
+    return RowNames(np.concatenate(labels), files=files)
 
 
 def memory_row_names(size: int) -> RowNames:
-    """Rows of columns in memory, counted from 0 as Python does."""
+    """Rows of columns in memory, counted from 0 as in Python."""
     return RowNames(np.arange(size), after=FROM_ZERO)
 
 
 def find_row_names(table: Any, size: int) -> RowNames:
-    """The rows of a table in memory: by the index of a data frame of pandas, where it has one that
-    is not 0, 1, 2, ... and tells the rows apart."""
+    """The rows of a table in memory: by the index of a data frame of pandas, if that distinguishes
+    the rows and is not 0, 1, 2, ..."""
     index = getattr(table, "index", None)
     is_frame = column_names(table) is not None and hasattr(table, "iloc")
     if not is_frame or index is None or len(index) != size or not index.is_unique:
@@ -119,7 +118,7 @@ def find_row_names(table: Any, size: int) -> RowNames:
 
 
 def _label_text(label: Any) -> str:
-    """A label as messages have it: numbers as they are, other labels in quotes.
+    """A label in messages: numbers unchanged, other labels in quotes.
 
     >>> _label_text(7), _label_text("b"), _label_text(("a", 1))
     ('7', "'b'", "('a', 1)")

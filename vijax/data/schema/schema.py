@@ -1,4 +1,4 @@
-"""The schema of a table: what each column was taken for when training data came in. Later tables
+"""The schema of a table: the kind of each column as decided from the training data. Later tables
 are read by it."""
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from vijax.data.schema.labels import Levels
 
 @dataclasses.dataclass(frozen=True)
 class ColumnSchema:
-    """A column, and what it was taken for.
+    """A column, and how it is read.
 
     Attributes:
       name: its name.
-      roles: "response", "term" or "group", what the model reads it as.
+      roles: the roles in which the model reads it: "response", "term" or "group".
       kind: "number", "truth" (True and False), "label" or "time".
-      levels: of labels; None of numbers.
-      unit: of numbers, where one was given.
+      levels: levels of labels; None for numbers.
+      unit: unit of numbers, if given.
     """
 
     name: str
@@ -35,9 +35,9 @@ class Schema:
     """The columns that a model reads.
 
     Attributes:
-      columns: each once.
-      labels: names of those whose text is exact in a file: they name levels.
-      numbers: names of those that are read as numbers, or as text where they are none.
+      columns: the columns, each once.
+      labels: names of columns whose text is exact in a file, as they name levels.
+      numbers: names of columns that are read as numbers, or else as text.
     """
 
     columns: tuple[ColumnSchema, ...]
@@ -62,29 +62,25 @@ class Schema:
         """
         columns = []
         for column in self.columns:
-            levels = (
-                None
-                if column.levels is None
-                else {"names": list(column.levels.names), "kind": column.levels.kind}
-            )
-            columns.append(
-                {**dataclasses.asdict(column), "roles": list(column.roles), "levels": levels}
-            )
+            levels = None
+            if column.levels is not None:
+                levels = {"names": list(column.levels.names), "kind": column.levels.kind}
+            entry = {**dataclasses.asdict(column), "roles": list(column.roles), "levels": levels}
+            columns.append(entry)
         return {"columns": columns, "labels": list(self.labels), "numbers": list(self.numbers)}
 
     @classmethod
     def from_json(cls, outline: Mapping[str, Any]) -> Schema:
-        """The schema of `to_json`; KeyError or TypeError for what is none."""
+        """The schema of `to_json`; KeyError or TypeError for anything else."""
         columns = []
         for entry in outline["columns"]:
-            levels = entry["levels"]
-            own = (
-                None if levels is None else Levels(tuple(map(str, levels["names"])), levels["kind"])
-            )
+            levels = None
+            if entry["levels"] is not None:
+                names = tuple(map(str, entry["levels"]["names"]))
+                levels = Levels(names, entry["levels"]["kind"])
             roles = tuple(map(str, entry["roles"]))
             columns.append(
-                ColumnSchema(str(entry["name"]), roles, str(entry["kind"]), own, entry["unit"])
+                ColumnSchema(str(entry["name"]), roles, str(entry["kind"]), levels, entry["unit"])
             )
-        return cls(
-            tuple(columns), tuple(map(str, outline["labels"])), tuple(map(str, outline["numbers"]))
-        )
+        labels = tuple(map(str, outline["labels"]))
+        return cls(tuple(columns), labels, tuple(map(str, outline["numbers"])))

@@ -1,8 +1,8 @@
-"""A table from anywhere as typed columns: the one door of formulas.
+"""Tables of any source as typed columns, for formulas.
 
-Files, dicts, and tables of pandas, polars and pyarrow become `TypedTable`s. A column says what it
-is (numbers, labels, dates) by all of its cells, once; rows that come later are read by what was
-decided then (`vijax.data.schema.schema`)."""
+Files, dicts, and tables of pandas, polars and pyarrow become a `TypedTable`. The kind of a column
+(numbers, labels, dates) is decided once, by all its cells; later rows are read by that decision
+(`vijax.data.schema.schema`)."""
 
 from __future__ import annotations
 
@@ -47,12 +47,10 @@ from vijax.data.tables.columns import Columns, FileColumns, NamedColumns, number
 from vijax.data.tables.table_files import read_columns
 
 ColumnKind = Literal["number", "truth", "label", "time", "mixed", "digits", "empty"]
-"""What the cells of a column are: numbers; True and False; labels; dates; numbers with some text
-among them; numbers that were given as text in memory, where they may be meant as labels; nothing
-but missing cells."""
+"""The kind of a column's cells: numbers; True and False; labels; dates; numbers with some text
+among them; numbers as text in memory, which may be meant as labels; only missing cells."""
 SHEET = ": set sheet for another."
-"""The end of the note on a spreadsheet of several sheets: the setting is one of the command
-line."""
+"""The end of the note about a spreadsheet of several sheets, a setting of the command line."""
 DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?:[ T]\d{2}:\d{2}.*)?")
 
 
@@ -65,10 +63,9 @@ class TypedColumn:
       values: its cells: numbers, dates or objects, (N,).
       from_file: whether text is the text of a file, in which numbers are text too.
       declared: the categories that the table itself declares, in their order, or None.
-      decided: what it is, where that was decided by more cells than these: by the whole file.
-      texts: the exact text of its cells in a file, for labels, where `values` are numbers; else
-          None.
-      written: its cells as a file has them, where words were read as missing; else None.
+      decided: its kind, if that was decided by more cells than these, those of the whole file.
+      texts: the exact text of its cells in a file, for labels, if `values` are numbers; else None.
+      written: its original cells in a file, if words were read as missing; else None.
     """
 
     name: str
@@ -97,14 +94,13 @@ class TypedColumn:
         return distinct_values(self.values)
 
     def said_missing(self, remedy: str = IF_NAMES) -> str:
-        """Sentences on the words that were read as missing, and what to do; "" where there are
-        none."""
-        said = said_of_words(self.name, self.written, self.missing)
-        return f"{said}{remedy}" if said else ""
+        """Sentences about the words that were read as missing, and a remedy; "" without them."""
+        text = said_of_words(self.name, self.written, self.missing)
+        return f"{text}{remedy}" if text else ""
 
     def with_names(self, known: Container[str]) -> TypedColumn:
-        """The column with words that were read as missing put back where they are names in the data
-        of training."""
+        """The column with words that were read as missing restored if they are names in the
+        training data."""
         if self.written is None or self.values.dtype != object:
             return self
         values = with_known_names(self.values, self.written, known)
@@ -112,12 +108,12 @@ class TypedColumn:
         return dataclasses.replace(self, values=values, texts=texts)
 
     def original_cells(self) -> np.ndarray:
-        """The cells as the file has them, words for missing cells among its names."""
+        """The cells as the file has them, also words that were read as missing."""
         return self.values if self.written is None else self.written
 
     @functools.cached_property
     def kind(self) -> ColumnKind:
-        """The kind of the cells, by all of them."""
+        """The kind of the cells, decided by all of them."""
         if self.decided is not None:
             return self.decided
         if self.declared is not None:
@@ -136,8 +132,8 @@ class TypedColumn:
 
     def _kind_of_objects(self) -> ColumnKind:
         distinct, codes = self.distinct
-        there = [place for place, value in enumerate(distinct) if not is_missing(value)]
-        cells = [distinct[place] for place in there]
+        present = [place for place, value in enumerate(distinct) if not is_missing(value)]
+        cells = [distinct[place] for place in present]
         if not cells:
             return "empty"
         kinds = set(map(_kind_of_cell, cells))
@@ -147,15 +143,15 @@ class TypedColumn:
             return "time"
         if self.from_file and all(str(cell).lower() in TRUTHS for cell in cells):
             return "truth"
-        counts = np.bincount(codes, minlength=len(distinct))[there]
-        of_numbers = int(counts[[_says_number(cell) for cell in cells]].sum())
-        if of_numbers == counts.sum():
+        counts = np.bincount(codes, minlength=len(distinct))[present]
+        num_numbers = int(counts[[_says_number(cell) for cell in cells]].sum())
+        if num_numbers == counts.sum():
             return "number" if self.from_file else "digits"
-        return "mixed" if 2 * of_numbers > counts.sum() else "label"
+        return "mixed" if 2 * num_numbers > counts.sum() else "label"
 
     def numbers(self) -> Float[np.ndarray, " N"]:
-        """The cells as numbers, NaN where one is missing; ValueError, with its row, for a cell that
-        is none."""
+        """The cells as numbers, NaN for missing ones; ValueError, with the row, for a cell that is
+        no number."""
         if self.values.dtype.kind in "biuf":
             return self.values.astype(float)
         if self.values.dtype.kind in "mM":
@@ -188,16 +184,16 @@ class TypedColumn:
 
     @functools.cached_property
     def near_numbers(self) -> NearNumbers | None:
-        """The first cell that means a number and does not say one, where the column is of such
-        texts. Categories that a table declares are what they are."""
+        """The first cell that means a number and does not say one, in a column of such texts.
+        Categories that a table declares are labels."""
         if self.kind != "label" or self.declared is not None:
             return None
-        there = np.flatnonzero(~self.missing)
-        near = near_numbers([str(cell) for cell in self.values[there].tolist()])
-        return None if near is None else near._replace(place=int(there[near.place]))
+        present = np.flatnonzero(~self.missing)
+        near = near_numbers([str(cell) for cell in self.values[present].tolist()])
+        return None if near is None else near._replace(place=int(present[near.place]))
 
     def rows(self, places: np.ndarray) -> TypedColumn:
-        """Some of its cells; what it is stays as it is."""
+        """Some of its cells, of the same kind."""
         texts = None if self.texts is None else self.texts[places]
         written = None if self.written is None else self.written[places]
         return dataclasses.replace(
@@ -206,13 +202,12 @@ class TypedColumn:
 
     @functools.cached_property
     def _labels(self) -> Labels:
-        distinct = self.distinct if self.texts is None else distinct_values(self.texts)
-        made = labels_of_distinct(*distinct, is_missing)
+        values, codes = self.distinct if self.texts is None else distinct_values(self.texts)
+        labels = labels_of_distinct(values, codes, is_missing)
         if self.declared is None:
-            return made
-        return dataclasses.replace(
-            made, declared=tuple(name_of_value(value)[1] for value in self.declared)
-        )
+            return labels
+        declared = tuple(name_of_value(value)[1] for value in self.declared)
+        return dataclasses.replace(labels, declared=declared)
 
     def labels(self) -> Labels:
         """The cells as labels."""
@@ -229,7 +224,8 @@ class NoNumber(ValueError):
 
     def __init__(self, row: int, value: Any):
         super().__init__(f"{str(value)[:40]!r} in row {row}")
-        self.row, self.value = row, value
+        self.row = row
+        self.value = value
 
 
 TIMES = (
@@ -267,7 +263,7 @@ class TypedTable:
     """Columns by name.
 
     Attributes:
-      columns: by name.
+      columns: the columns by name.
       size: the number of rows.
       names: the names of its rows in messages; None for rows in memory, counted from 0.
       repeated: names that several columns have; they are not among `columns`.
@@ -285,16 +281,16 @@ class TypedTable:
         return self.size
 
     def column(self, argument: str, name: str) -> TypedColumn:
-        """A column; ValueError that names the argument, and the nearest name, where the table has
+        """A column; ValueError that names the argument, and the nearest name, if the table has
         none."""
-        twice = name in self.repeated
         got = f"several columns {[name]}"
-        require(not twice, argument, "one column of each name in the formula", got, "Rename them.")
+        expected = "one column of each name in the formula"
+        require(name not in self.repeated, argument, expected, got, "Rename them.")
         if name not in self.columns:
-            known = list(self.columns)
-            near = difflib.get_close_matches(name, known, 1)
+            names = list(self.columns)
+            near = difflib.get_close_matches(name, names, 1)
             remedy = f"Did you mean {near[0]!r}?" if near else ""
-            require(False, argument, f"a column {name!r} in the table", f"columns {known}", remedy)
+            require(False, argument, f"a column {name!r} in the table", f"columns {names}", remedy)
         return self.columns[name]
 
     @property
@@ -304,7 +300,7 @@ class TypedTable:
 
     @property
     def places(self) -> np.ndarray:
-        """The labels of its rows: numbers, or those of an index."""
+        """The labels of its rows: numbers, or the labels of an index."""
         return self.row_names.labels
 
     def row_name(self, row: int) -> str:
@@ -324,40 +320,37 @@ class TypedTable:
         return self.row_names.list_rows(rows)
 
     def rows(self, places: np.ndarray) -> TypedTable:
-        """The table of some rows. What a column is, all rows say."""
-        kept = {name: column.rows(places) for name, column in self.columns.items()}
-        return dataclasses.replace(
-            self, columns=kept, size=len(places), names=self.row_names.take(places)
-        )
+        """The table of some rows. The kinds of columns stay those of all rows."""
+        columns = {name: column.rows(places) for name, column in self.columns.items()}
+        names = self.row_names.take(places)
+        return dataclasses.replace(self, columns=columns, size=len(places), names=names)
 
     def with_levels(self, schema: Schema) -> TypedTable:
-        """The table of a file that is read by a schema: what is a level there is no word for a
-        missing cell."""
-        kept = dict(self.columns)
-        for own in schema.columns:
-            if own.name in kept and own.levels is not None:
-                kept[own.name] = kept[own.name].with_names(frozenset(own.levels.names))
-        return dataclasses.replace(self, columns=kept)
+        """The table of a file, read by a schema: a word that is a level there is not missing."""
+        columns = dict(self.columns)
+        for entry in schema.columns:
+            if entry.name in columns and entry.levels is not None:
+                levels = frozenset(entry.levels.names)
+                columns[entry.name] = columns[entry.name].with_names(levels)
+        return dataclasses.replace(self, columns=columns)
 
     def check_truths(self, schema: Schema) -> None:
-        """Raises ValueError where a column that was true or false in training has another
-        number."""
-        for own in schema.columns:
-            column = self.columns.get(own.name)
-            if own.kind != "truth" or column is None or column.kind != "number":
+        """Raises ValueError if a column of True and False in training has another number."""
+        for entry in schema.columns:
+            column = self.columns.get(entry.name)
+            if entry.kind != "truth" or column is None or column.kind != "number":
                 continue
             numbers = column.numbers()
             wrong = np.flatnonzero(~np.isin(numbers, (0, 1)) & ~np.isnan(numbers))
-            got = (
-                f"{numbers[wrong[0]]:g} in {self.row_name(int(wrong[0]))} of {own.name!r}"
-                if len(wrong)
-                else ""
-            )
+            got = ""
+            if len(wrong):
+                row = int(wrong[0])
+                got = f"{numbers[row]:g} in {self.row_name(row)} of {entry.name!r}"
             expected = "true or false (1 or 0), as training has"
             require(not len(wrong), "table", expected, got, "Correct the cell.")
 
     def with_column(self, name: str, values: Any) -> TypedTable:
-        """The table with a column more, or another one of a name."""
+        """The table with one more column, or with a column replaced."""
         column = _column_in_memory(name, values)
         return dataclasses.replace(self, columns={**self.columns, name: column})
 
@@ -370,11 +363,11 @@ def typed_table(
     Args:
       table: columns by name (a dict, a structured array, a table of pandas, polars or pyarrow),
         rows that are dicts, the columns of a file, or its path.
-      labels: columns of a file that name levels: they stay the exact text of the file.
-      numbers: columns of a file that may be read as numbers too.
+      labels: columns of a file that name levels: their text stays exact.
+      numbers: columns of a file that may also be read as numbers.
 
     Raises:
-      ValueError: an object of another kind, columns of different lengths.
+      ValueError: an object of another kind, or columns of different lengths.
 
     >>> typed_table({"x": [1, None], "day": np.array(["2024-05-01"] * 2, "datetime64[D]")}).columns["day"].kind
     'time'
@@ -383,10 +376,11 @@ def typed_table(
         return table
     if isinstance(table, str):
         notes = Notes()
-        made = table_of_file(functools.partial(read_columns, table, notes=notes), labels, numbers)
+        read = functools.partial(read_columns, table, notes=notes)
+        typed = table_of_file(read, labels, numbers)
         _warn_of_sheets(notes)
-        _warn_of_words(made, table, labels, numbers)
-        return made
+        _warn_of_words(typed, table, labels, numbers)
+        return typed
     if isinstance(table, FileColumns):
         return _file_table(table)
     if are_records(table):
@@ -396,9 +390,15 @@ def typed_table(
     if isinstance(table, Mapping):
         require_one_index({"table": table})
         rows = table.rows if isinstance(table, NamedColumns) else None
-        return _make_table(
-            [_column_in_memory(column_name(name), values) for name, values in table.items()], rows
-        )
+        columns = []
+        for name, values in table.items():
+            columns.append(_column_in_memory(column_name(name), values))
+        return _make_table(columns, rows)
+    return _library_table(table)
+
+
+def _library_table(table: Any) -> TypedTable:
+    """A table of pandas, polars or pyarrow as typed columns."""
     is_lazy = type(table).__name__ == "LazyFrame"
     require(not is_lazy, "table", "a table in memory", "a LazyFrame", "Pass table.collect().")
     columns = getattr(table, "columns", None)
@@ -414,17 +414,14 @@ def typed_table(
     elif hasattr(table, "column_names"):  # pyarrow; two of its columns may have one name
         pick = table.column
     index = find_row_names(table, len(table))
-    return _make_table(
-        [
-            _column_in_memory(column_name(name), pick(place), index)
-            for place, name in enumerate(names)
-        ],
-        index,
-    )
+    columns = []
+    for place, name in enumerate(names):
+        columns.append(_column_in_memory(column_name(name), pick(place), index))
+    return _make_table(columns, index)
 
 
 def _warn_of_sheets(notes: Notes) -> None:
-    """Warns where one of several sheets is read: the rows of another may be meant."""
+    """Warns that one of several sheets is read, as the rows of another may be meant."""
     remedy = ". For another pass pandas.read_excel(path, sheet_name=...)."
     for note in notes.texts():
         if note.endswith(SHEET):
@@ -434,12 +431,11 @@ def _warn_of_sheets(notes: Notes) -> None:
 def _warn_of_words(
     table: TypedTable, path: str, labels: Container[str], numbers: Container[str]
 ) -> None:
-    """Warns of words in the columns that are read which count as missing: a name may be among
-    them."""
+    """Warns of words in used columns that count as missing, as a name may be among them."""
     for name, column in table.columns.items():
         remedy = f" If it is a name, pass {pandas_remedy(path, name)}."
-        if (name in labels or name in numbers) and (said := column.said_missing(remedy)):
-            warnings.warn(said, UserWarning, stacklevel=3)
+        if (name in labels or name in numbers) and (text := column.said_missing(remedy)):
+            warnings.warn(text, UserWarning, stacklevel=3)
 
 
 def table_of_file(
@@ -448,67 +444,64 @@ def table_of_file(
     """The table of a file.
 
     Args:
-      read: `exact=` -> its columns; those named are the exact text of the file.
+      read: function of `exact=` that returns the columns; those named in `exact` keep the exact
+        text of the file.
       labels: columns that name levels.
-      numbers: columns that may be read as numbers; one that is in both has its exact text beside
-          its numbers.
+      numbers: columns that may be read as numbers; a column in both has its exact text besides its
+        numbers.
     """
     table = _file_table(read(exact=labels))
     both = [name for name in table.columns if name in labels and name in numbers]
     if not both:
         return table
     typed = _file_table(read(exact=()))
-    kept = {}
+    columns = dict(table.columns)
     for name in both:
         exact = table.columns[name]
-        kept[name] = dataclasses.replace(
+        columns[name] = dataclasses.replace(
             typed.columns[name], texts=exact.values, written=exact.written
         )
-    return dataclasses.replace(table, columns={**table.columns, **kept})
+    return dataclasses.replace(table, columns=columns)
 
 
 def _make_table(columns: Sequence[TypedColumn], rows: RowNames | None = None) -> TypedTable:
     names = [column.name for column in columns]
-    repeated = tuple(
-        dict.fromkeys(name for place, name in enumerate(names) if name in names[:place])
-    )
-    kept = {column.name: column for column in columns if column.name not in repeated}
+    twice = (name for place, name in enumerate(names) if name in names[:place])
+    repeated = tuple(dict.fromkeys(twice))
+    by_name = {column.name: column for column in columns if column.name not in repeated}
     sizes = {len(column.values) for column in columns}
     require(len(sizes) <= 1, "table", "columns of one length", f"lengths {sorted(sizes)}")
-    return TypedTable(kept, next(iter(sizes), 0), rows, repeated)
+    return TypedTable(by_name, next(iter(sizes), 0), rows, repeated)
 
 
 def _file_table(columns: Columns) -> TypedTable:
     assert isinstance(columns, FileColumns)
-    kept = {}
+    typed = {}
     for name, values in columns.items():
         written = columns.written.get(name)
         if name in columns.cells:  # the file has types of its own: its text is text, as in memory
             array = array_of_list(columns.cells[name].tolist(), name)
-            kept[name] = TypedColumn(
-                name, array, declared=columns.declared.get(name), written=written
-            )
+            declared = columns.declared.get(name)
+            typed[name] = TypedColumn(name, array, declared=declared, written=written)
         else:
-            kept[name] = TypedColumn(name, np.asarray(values), from_file=True, written=written)
-    return TypedTable(kept, len(columns.rows.labels), row_names(columns))
+            typed[name] = TypedColumn(name, np.asarray(values), from_file=True, written=written)
+    return TypedTable(typed, len(columns.rows.labels), row_names(columns))
 
 
 def _column_in_memory(name: str, values: Any, rows: RowNames | None = None) -> TypedColumn:
     """A column of a dict, or of a table of pandas, polars or pyarrow."""
     if isinstance(values, TypedColumn):
         return dataclasses.replace(values, name=name)
-    is_one = isinstance(values, str | bytes) or not hasattr(values, "__len__")
+    is_vector = hasattr(values, "__len__") and not isinstance(values, str | bytes)
+    expected = "columns that are vectors"
     got = f"{name!r}: {str(values)[:40]!r}"
-    require(not is_one, "table", "columns that are vectors", got, "Write [...] around it.")
+    require(is_vector, "table", expected, got, "Write [...] around it.")
     declared = declared_categories(values)
     array = array_of_cells(values, name, None if rows is None else rows.mid_sentence)
-    require(
-        array.ndim == 1, "table", "columns that are vectors", f"{name!r} of shape {array.shape}"
-    )
+    require(array.ndim == 1, "table", expected, f"{name!r} of shape {array.shape}")
     is_plain = array.dtype.kind not in "cV"
-    require(
-        is_plain, "table", "real numbers, text, dates or categories", f"{name!r} of {array.dtype}"
-    )
+    expected = "real numbers, text, dates or categories"
+    require(is_plain, "table", expected, f"{name!r} of {array.dtype}")
     if array.dtype.kind in "US":
         array = array.astype(str).astype(object)
     elif array.dtype.kind not in "biufMmO":
