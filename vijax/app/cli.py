@@ -620,7 +620,9 @@ def _gather_settings(words: list[str]) -> list[str]:
         else:
             is_value = False
             other_words.append(argument)
-    return [*other_words, "--set", *values] if values else other_words
+    if values:
+        return [*other_words, "--set", *values]
+    return other_words
 
 
 def _is_input_error(error: Exception) -> bool:

@@ -57,7 +57,7 @@ def plain_alternative(run: FittedRun, score: Any) -> Plain | None:
 
 
 def _target_alternative(train: Any, test: Any, score: RowScore) -> Plain | None:
-    """For regressions: the law of the target alone."""
+    """For regressions: the law of the target without columns."""
     if train.classes:
         name = "the share of each class"
         training, held_out = train.y > 0, test.y > 0
@@ -78,7 +78,7 @@ def row_weights(table: Any) -> Float[np.ndarray, " N"]:
 
 
 def _column_alternative(train: Any, test: Any, score: RowScore) -> Plain | None:
-    """For tables without a target: the law of each column alone."""
+    """For tables without a target: the law of each column for itself."""
     columns = zip(_to_units(train).T, _to_units(test).T, strict=True)
     logs = np.stack([_log_density(training, x) for training, x in columns], 1)
     is_known = np.isfinite(test.x)
@@ -101,7 +101,9 @@ def _from_rows(
     if len(score.parts[0]) != len(logs):
         logs, sizes = sequence_sums(table, logs), sequence_sums(table, sizes)
     has_same_units = np.array_equal(sizes, score.parts[1])
-    return Plain(name, RowScore.of(logs, score.per, sizes=sizes)) if has_same_units else None
+    if not has_same_units:
+        return None
+    return Plain(name, RowScore.of(logs, score.per, sizes=sizes))
 
 
 def _unigram(train: Corpus, test: Corpus, score: Any) -> Plain | None:
@@ -112,7 +114,9 @@ def _unigram(train: Corpus, test: Corpus, score: Any) -> Plain | None:
         per_word = np.zeros(test.num_documents)
         per_word[unigram.rows] = unigram.log_probs / unigram.num_tokens
         return Plain(name, Score.of(per_word[score.rows] * score.num_tokens, score.num_tokens))
-    return Plain(name, unigram) if np.array_equal(unigram.parts[1], score.parts[1]) else None
+    if not np.array_equal(unigram.parts[1], score.parts[1]):
+        return None
+    return Plain(name, unigram)
 
 
 def _to_units(table: Any) -> np.ndarray:
@@ -207,7 +211,7 @@ def _score_fell(curves: Curves) -> list[str]:
 
 
 def _repeated_topics(shown: list[Any]) -> list[str]:
-    """Warnings of topics that are the same, among those that have words."""
+    """Warnings of topics that are nearly the same; topics without words do not count."""
     warnings = []
     for block in shown:
         if isinstance(block, blocks.Topics):

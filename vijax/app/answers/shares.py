@@ -159,9 +159,8 @@ CELL = len("  100.0 ± 10.0")
 
 
 def tables(grouped: Shares, by: str, topics: Sequence[Topic], width: int) -> list[Table]:
-    """The words of topics, and a row for each group: the shares in per cent with their errors. As
-    many topics are shown, largest first, as fit a screen of this width; the last note says what is
-    left out."""
+    """The words of topics, and a row for each group: the shares in per cent with their errors. The
+    largest topics that fit a screen of this width are shown; the last note counts the others."""
     groups = [group or "(none)" for group in grouped.groups]
     room = width - max(map(len, [by, *groups])) - len("    documents")
     most = max(1, room // CELL)
@@ -183,7 +182,9 @@ def tables(grouped: Shares, by: str, topics: Sequence[Topic], width: int) -> lis
 
 def _share_text(share: float, error: float) -> str:
     text = f"{100 * share:.1f}"
-    return f"{text} ± {100 * error:.1f}" if np.isfinite(error) else text
+    if not np.isfinite(error):
+        return text
+    return f"{text} ± {100 * error:.1f}"
 
 
 def _short_words(topic: Topic) -> str:
@@ -343,4 +344,6 @@ def choose_period(days: Sequence[str]) -> Every:
     different = {day for day in days if day}
     if len(different) <= MOST_TIMES:
         return "day"
-    return "month" if len({day[:7] for day in different}) <= MOST_TIMES else "year"
+    if len({day[:7] for day in different}) <= MOST_TIMES:
+        return "month"
+    return "year"

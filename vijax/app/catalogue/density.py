@@ -92,8 +92,10 @@ def check(config: Any, entries: Mapping[str, Entry]) -> None:
 
 
 def tiles(facts: dict[str, Any]) -> dict[str, str]:
-    """The tiles of a table, or one that says there is none."""
-    return TABLES.tiles(facts) if facts["columns"] else {"Data": "none | the density reads none"}
+    """The tiles of a table; or a tile that tells of no data."""
+    if facts["columns"]:
+        return TABLES.tiles(facts)
+    return {"Data": "none | the density reads none"}
 
 
 SOURCE = TABLES._replace(load=load, check=check, tiles=tiles)

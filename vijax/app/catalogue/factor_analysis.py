@@ -59,8 +59,7 @@ def _log_marginal(
     means: Float[Array, " D"],
     variance: Float[Array, " D"],
 ) -> Float[Array, ""]:
-    """log N(y; m, W W' + Psi) over the known entries of y; others have variance 1 and residual
-    0."""
+    """log N(y; m, W W' + Psi) over the known entries of y: others have variance 1, no residual."""
     is_known = ~jnp.isnan(y)
     residual = jnp.where(is_known, y - means, 0.0)
     known_loadings = jnp.where(is_known[:, None], loadings, 0.0)

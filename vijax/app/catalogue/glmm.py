@@ -1,4 +1,4 @@
-"""Regressions by a formula on the command line, of tables whose columns may be text."""
+"""Regressions by a formula on the command line, for tables with columns of text too."""
 
 from __future__ import annotations
 

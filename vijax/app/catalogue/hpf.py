@@ -59,7 +59,9 @@ def learns(settings: Any, data: Data) -> Any:
     weights_of = {"users": "user_weights", "items": "feature_weights"}
     has_features = lambda name: getattr(data.train, name, None) is not None
     names = [weights for name, weights in weights_of.items() if has_features(name)]
-    return learning.learn(*names, optimizer=optax.adam(RATE)) if names else ()
+    if not names:
+        return ()
+    return learning.learn(*names, optimizer=optax.adam(RATE))
 
 
 def describe(run: FittedRun) -> list[Block]:

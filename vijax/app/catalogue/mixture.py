@@ -107,8 +107,8 @@ def dp_score(run: FittedRun) -> RowScore:
 
 
 def num_in_use(run: FittedRun) -> int:
-    """The number of components with at least half a row: the rows of a stick are its beta less the
-    prior; a last component without a stick has those of the last beta."""
+    """The number of components with at least half a row: a stick has its beta less the prior as
+    rows; a last component without a stick has the rows of the last beta."""
     q = run.posterior["sticks"]
     prior = float(np.asarray(run.fit.state.hyper["concentration"]))
     rows = np.append(np.asarray(q.alpha) - 1, np.asarray(q.beta)[-1:] - prior)

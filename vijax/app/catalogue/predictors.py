@@ -46,7 +46,9 @@ def target_kind(name: str) -> TargetKind:
     """The kind of observations of a likelihood."""
     if name.startswith("bernoulli"):
         return "binary"
-    return "count" if name in ("poisson_log", "negative_binomial") else "real"
+    if name in ("poisson_log", "negative_binomial"):
+        return "count"
+    return "real"
 
 
 def posterior_and_hyper(run: FittedRun) -> tuple[Any, Any]:
@@ -168,7 +170,7 @@ GpSettings = model_section(
 
 
 def build_gp(settings: Any, data: Data) -> Any:
-    """The model, of the training rows."""
+    """The model, made of the training rows."""
     length: Any = jnp.full(len(data.names), settings.length) if settings.ard else settings.length
     (x, y) = pairs(data.train, settings)
     law = make_option(settings.likelihood)
@@ -292,7 +294,7 @@ LogisticSettings = model_section(
 
 
 def build_linear(settings: Any, data: Data) -> Any:
-    """The model, of the training rows."""
+    """The model, made of the training rows."""
     x, y = pairs(data.train, settings)
     law = {}
     if hasattr(settings, "likelihood"):

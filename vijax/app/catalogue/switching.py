@@ -238,7 +238,7 @@ SLDS = sequence_model(
 )
 
 
-# --- switching where the path is ------------------------------------------------------------------
+# --- switching by the path ------------------------------------------------------------------------
 RecurrentSettings = model_section(
     models.recurrent_slds,
     "linear dynamical system that switches where its path is",

@@ -296,7 +296,9 @@ def _round(value: Any, spread: float) -> Any:
     if type(value) in (list, tuple):
         return [_round(item, spread) for item in value]
     if isinstance(value, float | np.floating):
-        return round_to_spread(float(value), spread) if np.isfinite(value) else None
+        if not np.isfinite(value):
+            return None
+        return round_to_spread(float(value), spread)
     return value
 
 
@@ -365,7 +367,9 @@ def _side(value: int) -> int:
 
 def _number(value: Any) -> float | None:
     """A number that can be drawn: half the exponents of float64 leave room for the charts."""
-    return None if value is None or not abs(float(value)) < 1e150 else float(value)
+    if value is None or not abs(float(value)) < 1e150:
+        return None
+    return float(value)
 
 
 def _list_of(read: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
@@ -373,7 +377,9 @@ def _list_of(read: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
 
 
 def _cell(value: Any) -> Any:
-    return value if value is None or isinstance(value, int | float | str) else str(value)
+    if value is None or isinstance(value, int | float | str):
+        return value
+    return str(value)
 
 
 def _outline(value: Any) -> tuple[int, list[Any], list[Any]]:

@@ -96,7 +96,9 @@ def _cell_class(column: list[Any]) -> str:
     texts = [x for x in column if isinstance(x, str)]
     if not texts:
         return ' class="number"'
-    return ' class="sentence"' if max(map(len, texts)) > LONGEST_WORDS else ""
+    if max(map(len, texts)) > LONGEST_WORDS:
+        return ' class="sentence"'
+    return ""
 
 
 LONGEST_WORDS = 60

@@ -51,7 +51,9 @@ def _cell(cell: Any) -> str:
 
 def csv_cell(text: str) -> str:
     """A cell of CSV, in quotes if needed."""
-    return text if APART.isdisjoint(text) else '"' + text.replace('"', '""') + '"'
+    if APART.isdisjoint(text):
+        return text
+    return '"' + text.replace('"', '""') + '"'
 
 
 APART = frozenset('",\r\n')
@@ -204,7 +206,9 @@ def guard_formula(text: str) -> str:
     >>> [guard_formula(text) for text in ("=1+1", "-x", "-1.5", "+1e-5", "x=1", "'=1")]
     ["'=1+1", "'-x", '-1.5', '+1e-5', 'x=1', "''=1"]
     """
-    return f"'{text}" if FORMULA.match(text) and not NUMBER.fullmatch(text) else text
+    if FORMULA.match(text) and not NUMBER.fullmatch(text):
+        return f"'{text}"
+    return text
 
 
 def unguard_formula(text: str) -> str:
@@ -213,7 +217,9 @@ def unguard_formula(text: str) -> str:
     >>> [unguard_formula(guard_formula(text)) for text in ("=1+1", "'=1", "'x", "-1.5")]
     ['=1+1', "'=1", "'x", '-1.5']
     """
-    return text[1:] if text.startswith("'") and FORMULA.match(text) else text
+    if text.startswith("'") and FORMULA.match(text):
+        return text[1:]
+    return text
 
 
 # --- the formats of `vijax topics` ----------------------------------------------------------------

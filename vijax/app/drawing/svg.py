@@ -49,7 +49,9 @@ class Axis(NamedTuple):
     @property
     def step(self) -> float:
         """The distance between two marks."""
-        return self.ticks[1] - self.ticks[0] if len(self.ticks) > 1 else self.high - self.low
+        if len(self.ticks) > 1:
+            return self.ticks[1] - self.ticks[0]
+        return self.high - self.low
 
     def inside(self, value: float) -> float:
         """The pixel of the nearest value on the axis."""
@@ -191,7 +193,9 @@ def shorten(label: object, most: int = 24) -> str:
 
 def number_text(value: Any, spread: float = 0.0) -> str:
     """A value for reading (`blocks.show_number`), with a minus as wide as a digit."""
-    return value if isinstance(value, str) else wide_minus(blocks.show_number(value, spread))
+    if isinstance(value, str):
+        return value
+    return wide_minus(blocks.show_number(value, spread))
 
 
 def are_numbers(*values: Any) -> bool:

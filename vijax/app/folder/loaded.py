@@ -53,7 +53,7 @@ class Run:
 
     @property
     def fit(self) -> Fit:
-        """The fit itself; `run.fit.posterior` is q of the globals."""
+        """The fit; `run.fit.posterior` is q of the globals."""
         return self.seen.fit
 
     @property
@@ -85,10 +85,10 @@ class Run:
         Args:
           new: a path, a URL or an object: documents as `vijax.data.read` takes them; or a table, as
             a table of pandas, Arrow or polars, a mapping of columns, or a matrix in the order of
-            `run.columns`. None: all of the run's own data, held-out ones too, which are read again;
+            `run.columns`. None: all data of the run, with the held-out data, which are read again;
             shards are read by parts: all results are held in memory, the documents are not.
-          column: the column of the text in a table of documents; None: that of the run.
-          tell: called from time to time with the number of rows done.
+          column: the column of the text in a table of documents; None: as in the run. tell: called
+          from time to time with the number of rows done.
 
         Returns:
           A `Transformed`: `found["share"]` is a matrix, `found.columns()` are columns for pandas,
@@ -106,8 +106,8 @@ class Run:
             return transform_rows(self.config, self.seen, self._new(new, column, fitted_run), tell)
 
     def predict(self, new: Any, *, column: str | None = None) -> np.ndarray:
-        """The prediction alone among the results of `transform`: the target of a regression; the
-        number of the most probable component, state or block; the number of the largest topic.
+        """The prediction among the results of `transform`: the target of a regression; the number
+        of the most probable component, state or block; the number of the largest topic.
 
         Raises:
           ConfigError: the model predicts nothing.
@@ -181,10 +181,10 @@ class Run:
           key: random key of the draws.
           num_draws: number of draws.
           like: a table as `transform` takes it, whose target a regression draws, and other models
-            all columns; or sizes alone, as `Fit.predictive` takes them: a number of rows, a list of
-            lengths of sequences or documents, of nodes of graphs. None: as the run's own data.
-          groups: "new" rows or sequences, or the "same" ones once more, see `Fit.predictive`. Under
-            "same" missing entries are drawn given the others of their row.
+            all columns; or sizes, as in `Fit.predictive`: a number of rows or nodes, a list of
+            lengths of sequences or documents. None: as the run's own data.
+          groups: "new" rows or sequences, or the "same" again, see `Fit.predictive`; with "same",
+            missing entries are drawn given the other entries of their row.
           column: see `transform`.
 
         Returns:
@@ -194,7 +194,7 @@ class Run:
 
         Raises:
           ValueError: data that cannot be read, or are unlike the run's; a model that draws no data;
-            sizes where a regression needs columns.
+            sizes for a regression, which needs columns.
         """
         listing = self.config.listing
         with self.config.in_precision():

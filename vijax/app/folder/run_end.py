@@ -256,4 +256,6 @@ def _ending(folder: Path) -> str:
     status = end["status"]
     if status == Status.INTERRUPTED:
         return f"{folder} stopped early. Go on: vijax resume {folder}"
-    return "" if status in map(str, GOOD_ENDS) else f"{folder} ended so: {status}"
+    if status in map(str, GOOD_ENDS):
+        return ""
+    return f"{folder} ended so: {status}"

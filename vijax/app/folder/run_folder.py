@@ -1,4 +1,4 @@
-"""The folder of a run: its files, and how it is begun and entered.
+"""The folder of a run: its files, how it is started and entered.
 
 RUN/config.toml     every setting, as resolved       RUN/summary.txt     what was found, to read
 RUN/versions.json   what it ran on                   RUN/posterior.npz   q(beta), by variable and parameter
@@ -7,18 +7,18 @@ RUN/vocabulary.txt  the words, by id (documents)     RUN/figures/        *.png
 RUN/columns.json    names, classes, scales (tables)  RUN/report.html     all of it on one page
 RUN/metrics.jsonl   a line a step, a line a score    RUN/tables/         *.csv
 RUN/checkpoints/    the last three states            RUN/.lock           held by the process at work
-RUN/stage/          the stage of auto and dadvi from which a stopped fit goes on
-RUN/mixture.json    the number of normals, where auto has kept a mixture
+RUN/stage/          the stage from which a stopped fit of auto or dadvi resumes
+RUN/mixture.json    the number of normals, if auto has kept a mixture
 RUN/pages.json      the names of the tables and figures that were written last
 RUN/processes/      signs of life, while several processes are at work
 
-A run that has ended also holds the results for each of its own documents, rows or nodes, held-out
-ones too: RUN/doc_topics.csv (with RUN/excerpts.json, their beginnings), RUN/transformed.csv or
+A run that has ended also holds the results for each of its documents, rows or nodes, training and
+held-out: RUN/doc_topics.csv (with RUN/excerpts.json, their beginnings), RUN/transformed.csv or
 RUN/nodes.csv, for up to 100,000. `vijax transform RUN --out FILE` writes the file for more, `vijax
 transform RUN --data NEW --out FILE` for other data.
 
-config.toml is written last, before the first step: a folder without it is no run yet, and `vijax
-fit` may begin there."""
+config.toml is written last, before the first step: a folder without it is not yet a run, and `vijax
+fit` may start there."""
 
 from __future__ import annotations
 
@@ -316,11 +316,13 @@ def note_versions(folder: Path, step: int) -> str:
 def version_hint(folder: Path) -> str:
     """The addition to an error if another version of vijax made the run; else empty."""
     remark = version_remark(folder)
-    return f" The run {remark}: use that version, or fit again." if remark else ""
+    if not remark:
+        return ""
+    return f" The run {remark}: use that version, or fit again."
 
 
 def version_remark(folder: Path) -> str:
-    """Words that say that another version of vijax made the run; else empty."""
+    """A text saying that another version of vijax made the run; else empty."""
     from vijax import __version__
 
     version = (_read_versions(folder) or {}).get("vijax")

@@ -40,7 +40,7 @@ class Alone:
     """The only process of a run.
 
     Args:
-      devices: devices of the fit; None takes those of the configuration.
+      devices: devices of the fit; None takes the number in the configuration.
     """
 
     is_first = True
@@ -95,7 +95,7 @@ class Team(Alone):
       coordinator: see `vijax.scale.initialize`.
       num_processes: see `vijax.scale.initialize`.
       process_id: see `vijax.scale.initialize`.
-      devices: devices of each process; None takes those of the configuration, on resume all.
+      devices: devices of each process; None takes the number in the configuration, on resume all.
       initialization_timeout: see `vijax.scale.initialize`.
       near: a folder visible to all, for signs of life before the run has a folder.
     """

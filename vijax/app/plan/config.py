@@ -282,7 +282,9 @@ def differing_keys(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str,
 
 def _plain(value: Any) -> Any:
     """The value with tuples as lists, as JSON gives it back."""
-    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
+    if not isinstance(value, tuple | list):
+        return value
+    return [_plain(item) for item in value]
 
 
 def settings_text(model: str | None = None) -> str:

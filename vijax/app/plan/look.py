@@ -319,7 +319,8 @@ def _modelled_columns(
     times: tuple[str, ...],
     listing: Any,
 ) -> tuple[list[Column], str, np.ndarray]:
-    """The columns to model, the unused ones in words, and a mask of the rows that lack a cell."""
+    """The columns to model, the unused columns in words, and a mask of the rows that lack a
+    cell."""
     needed = [column for column in (target, group) if column]
     free = [
         column
@@ -401,8 +402,8 @@ LEAST_ROWS = 0.6
 def _drop_sparse(
     columns: list[Column], needed: list[Column], listing: Any
 ) -> tuple[list[Column], np.ndarray]:
-    """The columns without those that lack too many cells, and a mask of the rows that still lack
-    one. A model with a law for missing cells keeps all columns."""
+    """The columns without those lacking too many cells, and a mask of the rows that still lack a
+    cell. A model with a law for missing cells keeps all columns."""
     if listing.missing:
         return columns, _lacking_rows(needed)
     if listing.in_time and not listing.unseen:
@@ -477,7 +478,9 @@ def _term(column: Column, kind: str) -> str:
         return quote_name(column.name)
     if column.distinct > MOST_CLASSES:
         return ""
-    return quote_name(column.name) if kind == "label" else f"C({quote_name(column.name)})"
+    if kind == "label":
+        return quote_name(column.name)
+    return f"C({quote_name(column.name)})"
 
 
 def _names_groups(column: Column, kind: str) -> bool:
@@ -500,8 +503,8 @@ YES = frozenset(["yes", "true", "y", "t", "ja", "oui", "si", "sí", "1", "positi
 def _target(
     named: list[Column], table: list[Column], kind: str, data: str, model: str
 ) -> tuple[Column, str]:
-    """The column to predict, and the reason: the one that the user has named; else one named like a
-    target, one of texts such as Yes and No, the last or the first."""
+    """The column to predict, and the reason: the user's choice; else a column named like a target,
+    a text column of words such as Yes and No, the last or the first."""
     candidates = [column for column in named or table if column.suits(kind)]
     if not candidates:
         columns = "; ".join(map(str, table[:MOST_LISTED]))
@@ -716,7 +719,8 @@ def _steps(config: Any, number: int) -> dict[str, Any]:
 
 
 def _text_column(data: str, section: Any) -> str | None:
-    """The column `text`, or else that of the longest texts; None for a source without columns."""
+    """The column `text`, or else the column of the longest texts; None for a source without
+    columns."""
     path = fetch(data) if is_url(data) else Path(data).expanduser()
     if path_kind(path) != "a file":
         return None

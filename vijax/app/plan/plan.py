@@ -138,7 +138,7 @@ class Plan:
 
     def state_like(self, algorithm: Algorithm) -> Any:
         """The shapes of the state of an algorithm, by which checkpoints are read. `algorithm` is
-        that of the plan, or of the mixture that a run has kept."""
+        the plan's, or the algorithm of the mixture that a run has kept."""
         restarts = self.config.fit.restarts
         runs = algorithm if restarts == 1 else many(algorithm, restarts)
         batch = None

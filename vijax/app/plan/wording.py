@@ -28,7 +28,7 @@ ANYWHERE_PHRASES = {
     r"\b([Oo])r family=\"(\w+)\"": r"\1r --set model.family=\2",
     r"write family=\"(\w+)\"": r"--set model.family=\1",
 }
-"""Remedies that may stand anywhere in a message: those of warnings and of formulas."""
+"""Remedies that may stand anywhere in a message, as in warnings and for formulas."""
 ARGUMENT = re.compile(r"(?:\bpass )?(?<![\w.])(\w+)=('[^']*'|\.{3}|\w+(?:\.\w+)*)?")
 
 

@@ -151,7 +151,7 @@ def _number(value: float) -> float | None:
 
 # --- documents ------------------------------------------------------------------------------------
 MOST_PER_TOPIC = 10
-"""Documents listed for each topic, those that use it most."""
+"""Number of documents listed for each topic, with the largest shares of it."""
 MOST_SHARES = 5
 LEAST_SHARE = 0.01
 """A document keeps its `MOST_SHARES` largest topics with at least this share."""
@@ -187,7 +187,7 @@ def page_documents(
     Args:
       columns: the columns of doc_topics.csv.
       excerpts: the beginnings of the documents; empty if unknown.
-      most: number of documents to keep: those that use a topic most, and others spread evenly.
+      most: number of documents to keep: the leading ones of each topic, and others spread evenly.
     """
     shares = share_matrix(columns)
     sizes = np.nan_to_num(np.asarray(columns["words"], float))
@@ -295,4 +295,6 @@ def read_concentration(folder: Path) -> np.ndarray | None:
     if not (folder / "posterior.npz").is_file():
         return None
     concentration = read_posterior(folder).get(CONCENTRATION)
-    return None if concentration is None else np.asarray(concentration, np.float64)
+    if concentration is None:
+        return None
+    return np.asarray(concentration, np.float64)

@@ -133,7 +133,7 @@ def summary_text(run: Run) -> str:
 
 
 def results_text(run: Run) -> str:
-    """The results of a run, in words and numbers; an unfinished run says so first."""
+    """The results of a run, in words and numbers, after a note on an unfinished run."""
     parts = (_unfinished_note(run), blocks.text(run.shown, folder="tables/"))
     return printable("\n\n".join(filter(None, parts)))
 
@@ -224,7 +224,7 @@ def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
 
 
 def _score_unit(run: Run) -> str:
-    """The unit of the score, as the score says; without a score that of the model's scores."""
+    """The unit of the score in words; before there is a score, the unit of the model's scores."""
     score = run.result.get("score_text")
     if score:
         return read_unit(score)

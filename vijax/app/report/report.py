@@ -108,7 +108,9 @@ def _curves(curves: Curves, per: str, score_unit: str) -> str:
     charts_text = "".join(
         charts.card(block, *BOUND_AXIS) for block in training(curves, per, score_unit)
     )
-    return f'<h2>Training</h2><div class="pair">{charts_text}</div>' if charts_text else ""
+    if not charts_text:
+        return ""
+    return f'<h2>Training</h2><div class="pair">{charts_text}</div>'
 
 
 def training(curves: Curves, per: str, score_unit: str) -> list[blocks.Lines]:
@@ -148,4 +150,6 @@ def _settings(settings: Mapping[str, str]) -> str:
         f"<details><summary>{escape(name)}</summary><pre>{escape(text)}</pre></details>"
         for name, text in settings.items()
     )
-    return f'<h2>Settings</h2><section class="card">{blocks}</section>' if blocks else ""
+    if not blocks:
+        return ""
+    return f'<h2>Settings</h2><section class="card">{blocks}</section>'

@@ -50,7 +50,9 @@ class Transformed:
 
     def __getitem__(self, name: str) -> Any:
         """A vector, a matrix or a column that was passed through."""
-        return self.found[name] if name in self.found else self.beside[name]
+        if name in self.found:
+            return self.found[name]
+        return self.beside[name]
 
     def __len__(self) -> int:
         return len(next(iter(self.found.values())))
@@ -267,9 +269,13 @@ def _jsonl(parts: Parts, file: BinaryIO) -> None:
 
 def _json(value: Any, spread: float) -> Any:
     if isinstance(value, float | np.floating):
-        return json.loads(_short(value, spread)) if np.isfinite(value) else None
+        if not np.isfinite(value):
+            return None
+        return json.loads(_short(value, spread))
     value = value.item() if isinstance(value, np.generic) else value
-    return value if value is None or isinstance(value, int | str) else str(value)
+    if value is None or isinstance(value, int | str):
+        return value
+    return str(value)
 
 
 def _parquet(parts: Parts, file: BinaryIO) -> None:

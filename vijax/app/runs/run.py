@@ -231,7 +231,7 @@ def _explain_stop(folder: Path) -> Iterator[None]:
 
 
 def _has_converged(config: Config, newest: checkpoint.Checkpoint, end: dict[str, Any]) -> bool:
-    """True if the run has stopped by itself, and would again: no step is left to take."""
+    """True if the run has stopped by itself and has no step left to take."""
     if newest.config.get("fit.convergence") != config.fit.convergence:
         return False
     if end["step"] != newest.step:

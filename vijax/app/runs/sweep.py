@@ -48,7 +48,7 @@ def sweep(
     say: Say,
 ) -> tuple[Path, Comparison]:
     """A run for each value of a setting, KEY=VALUE,VALUE,..., in a new folder (runs/NAME-sweep-1,
-    -2, ... if `folder` is None); the other arguments are those of `vijax fit`.
+    -2, ... if `folder` is None); for the other arguments see `vijax fit`.
 
     Raises:
       UnfinishedError: the sweep was stopped.
@@ -142,7 +142,7 @@ def _read_data(config: Config, say: Say) -> Data:
 
 # --- the setting ----------------------------------------------------------------------------------
 def _parse_setting(setting: str) -> tuple[str, list[str]]:
-    """The key and its values. Commas separate them, but not those in brackets."""
+    """The key and its values, which are separated by commas outside brackets."""
     key, equals, text = setting.partition("=")
     values = [value.strip() for value in re.split(r",(?![^\[]*\])", text)]
     if not equals or not key.strip() or len(values) < 2 or not all(values):

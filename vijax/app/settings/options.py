@@ -35,7 +35,9 @@ def toml_type(argument: Argument) -> Any:
     if Any in union_members(argument.hint) and argument.limit is not None:  # a number, or none
         return float | None
     members = tuple(filter(_is_plain, union_members(argument.hint)))
-    return None if set(members) <= {types.NoneType} else functools.reduce(operator.or_, members)
+    if set(members) <= {types.NoneType}:
+        return None
+    return functools.reduce(operator.or_, members)
 
 
 def _is_plain(hint: Any) -> bool:
@@ -159,7 +161,7 @@ def section_arguments(settings: Any) -> dict[str, Any]:
 
 # --- one of several constructors ------------------------------------------------------------------
 class Option(NamedTuple):
-    """A choice: its constructor, the settings that it reads, and those that it needs."""
+    """A choice: its constructor, the settings that it reads, and the settings that it needs."""
 
     make: Callable[..., Any]
     takes: tuple[str, ...] = ()
@@ -258,7 +260,7 @@ def make_option(section: Any, *arguments: Any, **keywords: Any) -> Any:
 
 
 def option_settings(section: Any) -> dict[str, Any]:
-    """The settings that were set, of those that the chosen option takes."""
+    """The settings of the chosen option that were set."""
     values = {name: getattr(section, name) for name in section.OPTIONS[section.name].takes}
     return {name: value for name, value in values.items() if value is not None}
 

@@ -312,7 +312,7 @@ def row_section(default: str, meaning: str, estep: Any, **more: Any) -> Any:
       default: the row if none is named.
       meaning: the meaning of the setting `name`.
       estep: the section of E-steps.
-      **more: settings of these models alone, as for `section_class`.
+      **more: settings of these models only, as for `section_class`.
     """
     ramp = setting(
         None, "passes over the data until the full data size counts; 0: at once", minimum(0)

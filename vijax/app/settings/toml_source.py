@@ -1,5 +1,5 @@
-"""The sources of settings: TOML files, among them those that come with vijax, and `key=value`
-strings. Each value keeps its place for errors."""
+"""The sources of settings: TOML files, including those of vijax, and `key=value` strings. Each
+value keeps its place for errors."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def _check_is_config_file(path: Path) -> None:
 
 
 def read_overrides(overrides: Iterable[str], schema: type) -> dict[str, Entry]:
-    """The entries of `key=value` strings; a key may drop its sections where no other key has the
-    same last name.
+    """The entries of `key=value` strings; a key may drop its sections if no other key has the same
+    last name.
 
     >>> import dataclasses
     >>> from vijax.app.settings.typed_toml import setting
@@ -159,7 +159,9 @@ def _key_lines(text: str) -> dict[str, int]:
 def _place(path: str | Path, key: str, lines: Mapping[str, int]) -> str:
     while key not in lines and "." in key:
         key = key.rpartition(".")[0]
-    return f"{path}, line {lines[key]}" if key in lines else str(path)
+    if key in lines:
+        return f"{path}, line {lines[key]}"
+    return str(path)
 
 
 # --- configurations that come with vijax ----------------------------------------------------------

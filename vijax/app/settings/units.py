@@ -76,7 +76,7 @@ class Units(NamedTuple):
         return np.vstack([np.hstack([inverse, np.zeros((size, 1))]), last])
 
     def note(self, text: str = "") -> str:
-        """A note on a quantity in standardised units, which says so."""
+        """A note on a quantity in standardised units."""
         return f"{text} {STANDARDISED}".strip() if self.scaled else text
 
 

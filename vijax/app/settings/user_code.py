@@ -8,7 +8,7 @@ unchanged:
 - later commands execute the file only if it still has the run's checksum, and the list has it. So
   code in a run folder of somebody else is never executed.
 
-The bytes that are executed are those that were checked. Files that it imports are not checked.
+The executed bytes are the checked bytes. Files that it imports are not checked.
 """
 
 from __future__ import annotations

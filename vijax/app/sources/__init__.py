@@ -1,6 +1,6 @@
-"""Kinds of data, and how a run reads them: documents, tables, graphs, ratings; and what a `Listing`
-of a model says.
+"""Kinds of data, and how a run reads them: documents, tables, graphs, ratings; and the contents of
+a model's `Listing`.
 
-The names of topics and the tables of shares by document are here, as things that are read. Nothing
-here knows which models there are; rules that hold outside the command line belong to `vijax.data`.
+Also here: names of topics, and tables of shares by document, as they are read. Nothing here knows
+the models; rules that hold outside the command line are in `vijax.data`.
 """

@@ -88,8 +88,8 @@ def read_corpus(config: DocumentData, source: Any = None) -> Corpus:
 
 
 def _reading_arguments(config: DocumentData, source: Any = None) -> dict[str, Any]:
-    """Arguments of `read`: the format of documents, and how their text becomes words; for another
-    source only those that apply to it."""
+    """Arguments of `read`: the format of documents, and how their text becomes words; arguments
+    that do not apply to another source are left out."""
     from vijax.data import TextSettings
 
     fields = [field.name for field in dataclasses.fields(TextSettings)]

@@ -25,7 +25,9 @@ class Data(NamedTuple):
     @property
     def parts(self) -> tuple[Any, ...]:
         """The training data, and the held-out data if there are any."""
-        return (self.train,) if self.test is None else (self.train, self.test)
+        if self.test is None:
+            return (self.train,)
+        return (self.train, self.test)
 
     @property
     def whole(self) -> Any:
@@ -209,7 +211,7 @@ class Listing:
 
     @property
     def reads_documents(self) -> bool:
-        """True if the model reads the corpus itself; then the words suffice to make it."""
+        """True if the model reads the corpus; then the words suffice to make it."""
         return self.arrange is as_read
 
     @property

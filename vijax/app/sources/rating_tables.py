@@ -143,7 +143,7 @@ HIGH = 0.8
 
 
 def find_rating_scale(section: RatingData) -> RatingScale | None:
-    """The ratings of a table if the section does not say how they count; else None."""
+    """The ratings of a table if the section leaves open how they count; else None."""
     if section.count is not None or section.least is not None:
         return None
     names = _columns(section, section.path)
@@ -175,4 +175,6 @@ def _columns(section: DocumentData, source: Any) -> list[str]:
         return []
     with naming(path):
         format = guess_format(path) if section.format == "auto" else section.format
-    return read_names(path, read_dialect(section)) if format in TABLES else []
+    if format in TABLES:
+        return read_names(path, read_dialect(section))
+    return []

@@ -38,7 +38,7 @@ class UsersWithFeatures(Users):
 
     Attributes:
       users: features of users, by name; without rows in a run that is read again.
-      items: features of items: those of training in their order, then new items.
+      items: features of items: training items in their order, then new items.
       taken_new: which new items each user took, (users, new items); None if nobody is known to have
         taken any.
     """
@@ -50,7 +50,9 @@ class UsersWithFeatures(Users):
     @property
     def new_items(self) -> tuple[str, ...]:
         """Items that nobody took in training."""
-        return () if self.items is None else self.items.group_names[len(self.vocabulary or ()) :]
+        if self.items is None:
+            return ()
+        return self.items.group_names[len(self.vocabulary or ()) :]
 
     def __getitem__(self, rows: Any) -> Corpus:
         part = super().__getitem__(rows)
@@ -202,7 +204,7 @@ def _with_features(config: Any, data: Data, corpus: Corpus, taken_new: Any = Non
 
 def _new_users(config: Any, data: Data, source: Any, column: str | None) -> tuple[New, Any]:
     """Users over the items of training, and what they took of the new items, so that it is not
-    recommended again. For the run's own users new items are those that only held-out users took."""
+    recommended again. For the run's own users, new items were taken by held-out users only."""
     new_items = getattr(data.train, "new_items", ())
     if not new_items:
         return DOCUMENTS.new(config, data, source, column), None

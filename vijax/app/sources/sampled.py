@@ -48,7 +48,9 @@ class TableSample(Table):
         )
 
     def _standardise(self, table: Table) -> Table:
-        return table if self.scaling is None else table.standardise(self.scaling)
+        if self.scaling is None:
+            return table
+        return table.standardise(self.scaling)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -71,7 +71,7 @@ def target(table: Table, settings: Any = None) -> np.ndarray:
 
 
 def pairs(table: Table, settings: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(design, y), of shapes (N, D) and (N,)."""
+    """(design, y), with shapes (N, D) and (N,)."""
     return design(table, settings), target(table, settings)
 
 
@@ -225,7 +225,9 @@ def standardising_manner(section: TableData) -> Manner | None:
     """How to standardise the columns; None leaves them unchanged."""
     if not section.standardise:
         return None
-    return "each" if section.standardise is True else section.standardise
+    if section.standardise is True:
+        return "each"
+    return section.standardise
 
 
 def make_choice(config: Any, like: Table | None) -> Choice:
@@ -290,7 +292,9 @@ def _other(config: Any, data: Data, path: Any, column: str | None) -> Table:
     if choice.in_time:
         columns = placed_rows(columns, choice, notes)
     table = make_table(columns, choice, source_name, notes)
-    return table if like.scaling is None else table.standardise(like.scaling)
+    if like.scaling is None:
+        return table
+    return table.standardise(like.scaling)
 
 
 def _choice_of_new(config: Any, like: Table) -> Choice:
@@ -526,7 +530,7 @@ def _stand_in(outline: dict[str, Any]) -> Table:
 
 # --- new rows -------------------------------------------------------------------------------------
 class AllBut(Container):
-    """All names except those of a set."""
+    """All names except the names of a set."""
 
     def __init__(self, names: tuple[str, ...]):
         self.names = frozenset(names)

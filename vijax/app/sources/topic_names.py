@@ -69,7 +69,9 @@ def _parts(line: str) -> tuple[str, str]:
     (('film', 'actor, role'), ('', 'actor, role'))
     """
     name, colon, words = line.partition(":")
-    return (name.strip(), words.strip()) if colon else ("", line.strip())
+    if colon:
+        return (name.strip(), words.strip())
+    return ("", line.strip())
 
 
 def topic_names(config: Any) -> dict[int, str]:

@@ -51,7 +51,9 @@ SHAPES = {
 
 def model_rows(model: Model, rows: Any) -> Any:
     """Rows as a model reads them: None for a density without data."""
-    return rows if model.free is None or model.free.reads_data else None
+    if model.free is None or model.free.reads_data:
+        return rows
+    return None
 
 
 def _guide(name: str | None, arguments: dict[str, Any]) -> Guide | None:

@@ -50,7 +50,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 @dataclasses.dataclass(frozen=True)
 class NetworksConfig:
-    """[model.networks]: two perceptrons, the decoder's layers those of the encoder in reverse."""
+    """[model.networks]: two perceptrons; the decoder has the layers of the encoder in reverse."""
 
     hidden: tuple[int, ...] = setting(
         (200,),
@@ -68,7 +68,7 @@ class Perceptron:
     activation: str
 
     def __call__(self, layers: Sequence[Mapping[str, Array]], h: Array) -> Array:
-        """The output, of the last layer's size, for an input of the first layer's."""
+        """The output, of the size of the last layer, for an input of the size of the first."""
         for layer in layers[:-1]:
             h = ACTIVATIONS[self.activation](h @ layer["weights"] + layer["shifts"])
         return h @ layers[-1]["weights"] + layers[-1]["shifts"]
@@ -172,7 +172,9 @@ def arrange_sequences(table: Rows, settings: Any) -> tuple[np.ndarray, np.ndarra
 
 def _cut(x: np.ndarray, settings: Any) -> np.ndarray:
     threshold = settings.observed.threshold
-    return x if threshold is None else np.where(np.isnan(x), x, x > threshold).astype(x.dtype)
+    if threshold is None:
+        return x
+    return np.where(np.isnan(x), x, x > threshold).astype(x.dtype)
 
 
 def check_rows(settings: Any, data: Data) -> None:
@@ -237,7 +239,9 @@ SOURCE = TABLES._replace(check=check)
 
 def manner(settings: Any) -> Manner | None:
     """How to standardise columns: only for a Gaussian law with learnt noise, and not for images."""
-    return "each" if learns_noise(settings) and not settings.image else None
+    if learns_noise(settings) and not settings.image:
+        return "each"
+    return None
 
 
 def network_model(
