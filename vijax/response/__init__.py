@@ -1,4 +1,4 @@
 """Linear response: posterior covariances from a mean-field fit (`vijax.linear_response`).
 
-It takes derivatives of a fit at its optimum, and makes none. Judgements of a fit are in `verdict`
-and `trust`."""
+This room differentiates a fit at its optimum, and fits nothing. The rooms `verdict` and `trust`
+judge fits."""
