@@ -1,7 +1,7 @@
-"""Reference methods: slow and exact, to judge the fast ones by.
+"""Reference methods: slow and exact, to judge the fast methods.
 
-They share no code with the steps that they judge. No fit needs them; `trust` runs some on demand.
-"""
+They share no code with the steps that they judge. No fit needs them; `trust` runs some on
+demand."""
 
 from vijax.reference.collapsed_gibbs import CollapsedGibbs as CollapsedGibbs
 from vijax.reference.collapsed_gibbs import collapsed_gibbs_lda as collapsed_gibbs_lda

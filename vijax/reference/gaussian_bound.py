@@ -1,5 +1,5 @@
 """The best Gaussian approximation of a density by a general optimiser, L-BFGS on (m, L), to judge
-E-steps by."""
+E-steps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def gaussian_bound(
     noise: Float[Array, "S K"],
     weights: Float[Array, " S"] | None = None,
 ) -> Float[Array, ""]:
-    """E_q[log p(y, z)] + H[q] at q = N(m, L L'), the expectation as an average over m + L e.
+    """E_q[log p(y, z)] + H[q] at q = N(m, L L'); the expectation is an average over m + L e.
 
     Args:
       log_joint: z -> log p(y, z).
@@ -50,15 +50,15 @@ def gaussian_by_lbfgs(
     factor: Array | None = None,
     max_iters: int = 2000,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Maximises `gaussian_bound` over m and L (its diagonal by its logarithm).
+    """Maximises `gaussian_bound` over m and L, whose diagonal is optimised as its logarithm.
 
     Args:
       log_joint: z -> log p(y, z); float64 is best.
       mean: start of m.
-      noise, weights: as in `gaussian_bound`. Too few draws are overfitted: (m, L) has K (K + 3) / 2
-          coordinates.
+      noise, weights: as in `gaussian_bound`. (m, L) has K (K + 3) / 2 coordinates, and overfits too
+          few draws.
       factor: start of L; the identity if None.
-      max_iters: most iterations of L-BFGS.
+      max_iters: largest number of iterations of L-BFGS.
 
     Returns:
       (m, L).
@@ -80,19 +80,17 @@ def gaussian_by_lbfgs(
 
     @jax.jit
     @guard_lapack
-    def loss(x: Array) -> tuple[Array, Array]:
-        return jax.value_and_grad(lambda x: -gaussian_bound(log_joint, *unpack(x), noise, weights))(
-            x
-        )
+    def loss_and_slope(x: Array) -> tuple[Array, Array]:
+        loss = lambda x: -gaussian_bound(log_joint, *unpack(x), noise, weights)
+        return jax.value_and_grad(loss)(x)
+
+    def call(x: np.ndarray) -> tuple[np.ndarray, ...]:
+        values = loss_and_slope(jnp.asarray(x, noise.dtype))
+        return tuple(np.asarray(value, np.float64) for value in values)
 
     root = np.eye(size) if factor is None else np.asarray(factor)
     start = np.concatenate([np.asarray(mean), np.log(np.diagonal(root)), root[lower]])
-    found = scipy.optimize.minimize(
-        lambda x: tuple(np.asarray(v, np.float64) for v in loss(jnp.asarray(x, noise.dtype))),
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": max_iters, "maxfun": 2 * max_iters, "ftol": 1e-13, "gtol": 1e-7},
-    )
-    m, factor = unpack(jnp.asarray(found.x))
+    options = {"maxiter": max_iters, "maxfun": 2 * max_iters, "ftol": 1e-13, "gtol": 1e-7}
+    result = scipy.optimize.minimize(call, start, jac=True, method="L-BFGS-B", options=options)
+    m, factor = unpack(jnp.asarray(result.x))
     return np.asarray(m), np.asarray(factor)

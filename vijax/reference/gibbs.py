@@ -1,9 +1,9 @@
 """Gibbs sampling of any model written as an energy: the exact posterior, slowly, to judge
-approximations by.
+approximations.
 
-Each variable in turn is drawn from its complete conditional, the member of its family whose natural
-parameter is the prior's plus the gradient of the energy in its statistics (Blei, Kucukelbir and
-McAuliffe 2017, section 2.4; Pei 2019, section on Gibbs sampling)."""
+Each variable in turn is drawn from its complete conditional: the member of its family whose natural
+parameter is that of the prior plus the gradient of the energy in its statistics (Blei, Kucukelbir
+and McAuliffe 2017, section 2.4; Pei 2019, section on Gibbs sampling)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Draws(NamedTuple):
     """Draws of a chain.
 
     Attributes:
-      globals: values of the globals by name, with a leading axis of draws.
-      locals: values of the locals of each group, where they are kept; else None.
+      globals: values of the globals by name, with the draws as first axis.
+      locals: values of the locals of each group, (draws, groups, ...); None unless they are kept.
     """
 
     globals: dict[str, Array]
@@ -48,17 +48,17 @@ def gibbs(
     """Runs one chain of Gibbs sampling; `jax.vmap` over keys runs several.
 
     Args:
-      model: a model from `vijax.energy_model`, as some ready models are.
+      model: a model from `vijax.energy_model`; some ready models are such energies.
       data: arrays with one leading axis of groups.
       key: random key of the chain.
-      num_samples: draws that are kept.
-      burn_in: sweeps before the first draw that is kept.
-      thin: sweeps from one kept draw to the next.
-      keep_locals: True keeps the draws of the locals too.
+      num_samples: number of draws that are kept.
+      burn_in: number of sweeps before the first kept draw.
+      thin: number of sweeps from one kept draw to the next.
+      keep_locals: True to keep the draws of the locals too.
 
     Raises:
-      ValueError: the model is no energy, a local of it is a plate of coupled entries, or a count is
-          out of range.
+      ValueError: the model is not an energy, one of its locals is a plate of coupled entries, or a
+          count is out of range.
 
     >>> import vijax as vi
     >>> coin = vi.energy_model(
@@ -70,12 +70,8 @@ def gibbs(
     """
     spec = model_energy(model)
     plates = list(spec.plates)
-    require(
-        not plates,
-        "model",
-        "locals whose entries are independent given the rest",
-        f"the coupled plates {plates}",
-    )
+    expected = "locals whose entries are independent given the rest"
+    require(not plates, "model", expected, f"the coupled plates {plates}")
     spec.check_groups(data, model.hyper)
     require_integers(num_samples=num_samples, thin=thin)
     require_integers(0, burn_in=burn_in)
@@ -99,33 +95,30 @@ def _chain(
     hyper = tree.as_arrays(model.hyper)
     key_start, key_globals, key_locals, key = jax.random.split(key, 4)
     posterior = model.init(hyper, key_start, spec.prior(hyper), batch)
-    local = jax.vmap(lambda y: {name: q.expected_stats() for name, q in spec.locals(y).items()})(
-        data
-    )
-    state = posterior.sample_stats(key_globals), local
-    state = _draw_locals(spec, hyper, data, *state, key_locals)[0]
+    mean_locals = lambda y: {name: q.expected_stats() for name, q in spec.locals(y).items()}
+    stats, local = posterior.sample_stats(key_globals), jax.vmap(mean_locals)(data)
+    state, _ = _draw_locals(spec, hyper, data, stats, local, key_locals)
 
     def burn(i: Array, state: Any) -> Any:
         return sweep(spec, hyper, data, state, jax.random.fold_in(key, i))[0]
 
     def keep(state: Any, i: Array) -> Any:
-        state = jax.lax.fori_loop(i, i + thin - 1, burn, state)
-        state, values, locals_ = sweep(
-            spec, hyper, data, state, jax.random.fold_in(key, i + thin - 1)
-        )
+        last = i + thin - 1
+        state = jax.lax.fori_loop(i, last, burn, state)
+        state, values, locals_ = sweep(spec, hyper, data, state, jax.random.fold_in(key, last))
         return state, (values, locals_ if keep_locals else None)
 
     state = jax.lax.fori_loop(0, burn_in, burn, state)
-    _, kept = jax.lax.scan(keep, state, burn_in + thin * jnp.arange(num_samples))
-    return Draws(*kept)
+    _, draws = jax.lax.scan(keep, state, burn_in + thin * jnp.arange(num_samples))
+    return Draws(*draws)
 
 
 def sweep(
     spec: Energy, hyper: Any, data: PyTree, state: Any, key: PRNGKeyArray
 ) -> tuple[Any, dict, dict]:
-    """Draws every global, then every local, from its complete conditional. Takes the statistics of
-    globals and locals (`state`); returns new ones, and the values of the globals and of the
-    locals."""
+    """Draws every global, then every local, from its complete conditional. `state` has the
+    statistics of the globals and of the locals. Returns the new state, the values of the globals
+    and the values of the locals."""
     key_globals, key_locals = jax.random.split(key)
     stats, local = state
     stats, values = _draw_globals(spec, hyper, data, stats, local, key_globals)
@@ -136,16 +129,20 @@ def sweep(
 def _draw_globals(
     spec: Energy, hyper: Any, data: PyTree, stats: dict, local: dict, key: PRNGKeyArray
 ) -> tuple[dict, dict]:
+    """New statistics and values of the globals."""
+
     def log_joint(stats: dict) -> Float[Array, ""]:
         terms = jax.vmap(lambda y, z: spec.fn({**stats, **z}, y, hyper))(data, local)
-        return jnp.sum(terms) + (0.0 if spec.prior_fn is None else spec.prior_fn(stats, hyper))
+        coupling = 0.0 if spec.prior_fn is None else spec.prior_fn(stats, hyper)
+        return jnp.sum(terms) + coupling
 
-    prior, stats, values = spec.prior(hyper), dict(stats), {}
+    prior = spec.prior(hyper)
+    stats, values = dict(stats), {}
     for block in spec.global_blocks:
         key, key_block = jax.random.split(key)
         message = prior.with_naturals(jax.grad(log_joint)(stats)).only(block)
         conditional = tree.add(prior.only(block), message)
-        # One key: the value and its statistics (logarithms that do not underflow) are of one draw.
+        # One key: the value and its statistics, whose logarithms do not underflow, are one draw.
         values.update(conditional.sample(key_block))
         stats.update(conditional.sample_stats(key_block))
     return stats, values
@@ -154,7 +151,9 @@ def _draw_globals(
 def _draw_locals(
     spec: Energy, hyper: Any, data: PyTree, stats: dict, local: dict, key: PRNGKeyArray
 ) -> tuple[Any, dict]:
-    def one(group: PyTree, local: dict, key: PRNGKeyArray) -> tuple[dict, dict]:
+    """The new state, and the values of the locals."""
+
+    def draw_group(group: PyTree, local: dict, key: PRNGKeyArray) -> tuple[dict, dict]:
         local, values = dict(local), {}
         for block in spec.local_blocks:
             for name, q in spec.conditionals(block, {**stats, **local}, group, hyper).items():
@@ -164,5 +163,5 @@ def _draw_locals(
         return local, values
 
     keys = jax.random.split(key, jax.tree.leaves(data)[0].shape[0])
-    local, values = jax.vmap(one)(data, local, keys)
+    local, values = jax.vmap(draw_group)(data, local, keys)
     return (stats, local), values

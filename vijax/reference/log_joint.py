@@ -26,18 +26,18 @@ def log_joint(
     """Returns the function (values of the globals, values of the sampled locals of each group) ->
     log p(data, values).
 
-    The other locals are integrated out, which is exact where they form one block given the sampled
-    ones: with l their natural parameters, log sum exp(<l, t(z)>) h(z) = A(l).
+    The other locals are integrated out. This is exact if they form one block given the sampled
+    locals: with l their natural parameters, log sum exp(<l, t(z)>) h(z) = A(l).
 
     Args:
       model: a model from `vijax.energy_model`.
       data: arrays with one leading axis of groups.
-      sampled: names of locals that are arguments.
-      hyper: hyperparameters, such as those that a fit has learnt; the model's own if None.
+      sampled: names of the locals that are arguments.
+      hyper: hyperparameters, such as those that a fit has learnt; None: those of the model.
 
     Raises:
-      ValueError: the model is no energy, a name is no local of it, or the others do not form one
-        block, or are coupled among themselves.
+      ValueError: the model is not an energy, a name is not one of its locals, or the other locals
+        do not form one block or are coupled.
 
     >>> import vijax as vi
     >>> coin = vi.energy_model(
@@ -50,23 +50,13 @@ def log_joint(
     spec = model_energy(model)
     names = [name for block in spec.local_blocks for name in block]
     require(set(sampled) <= set(names), "sampled", f"names among the locals {names}", list(sampled))
-    rest = [[n for n in block if n not in sampled] for block in spec.local_blocks]
+    num_blocks = sum(not set(block) <= set(sampled) for block in spec.local_blocks)
+    expected = "all but one block of the locals"
     remedy = "Name the locals to sample, so that the others do not depend on each other."
-    require(
-        sum(map(bool, rest)) <= 1,
-        "sampled",
-        "all but one block of the locals",
-        list(sampled),
-        remedy,
-    )
-    left = [name for name in spec.plates if name not in sampled]
-    require(
-        not left,
-        "model",
-        "locals that can be summed out, or are sampled",
-        f"the coupled plates {left}",
-        remedy,
-    )
+    require(num_blocks <= 1, "sampled", expected, list(sampled), remedy)
+    plates = [name for name in spec.plates if name not in sampled]
+    expected = "locals that can be summed out, or are sampled"
+    require(not plates, "model", expected, f"the coupled plates {plates}", remedy)
     hyper = tree.as_arrays(model.hyper if hyper is None else hyper)
     spec.check_groups(data, hyper)
     data = jax.tree.map(jnp.asarray, cast_data(model, data))
@@ -86,16 +76,15 @@ def _group(
 ) -> Float[Array, ""]:
     """log p(y, sampled locals | globals) of one group."""
     templates = spec.locals(group)
-    given = {name: templates[name].stats(value) for name, value in sampled.items()}
-    others = {name: q for name, q in templates.items() if name not in sampled}
-    energy, *count = spec.affine({**stats, **given}, group, hyper, others)
-    factors = spec.members(others, energy.slopes, count[0].slopes if count else None)
-    terms = [jnp.sum(templates[name].log_base_measure(t)) for name, t in given.items()]
+    sampled_stats = {name: templates[name].stats(value) for name, value in sampled.items()}
+    integrated = {name: q for name, q in templates.items() if name not in sampled}
+    energy, *count = spec.affine({**stats, **sampled_stats}, group, hyper, integrated)
+    factors = spec.members(integrated, energy.slopes, count[0].slopes if count else None)
+    terms = [jnp.sum(templates[name].log_base_measure(t)) for name, t in sampled_stats.items()]
     if not count:
-        return sum(
-            (jnp.sum(q.log_normalizer()) for q in factors.values()), sum(terms, energy.value)
-        )
-    # The same sum as mean energy plus entropy, without a term as large as the penalty.
+        value = sum(terms, energy.value)
+        return sum((jnp.sum(q.log_normalizer()) for q in factors.values()), value)
+    # This sum as mean energy plus entropy, without a term as large as the penalty.
     means = {name: q.expected_stats() for name, q in factors.items()}
     terms += [jnp.sum(q.log_normalizer() - q.dot(means[name])) for name, q in factors.items()]
     return sum(terms, energy.evaluate(means) + PENALTY * count[0].evaluate(means))

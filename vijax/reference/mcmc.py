@@ -1,8 +1,8 @@
-"""Hamiltonian Monte Carlo and Metropolis-Hastings of any energy or log density, through `blackjax`.
+"""Hamiltonian Monte Carlo and Metropolis-Hastings for any energy or log density, by `blackjax`.
 
-These samplers share no code with ours; they judge both the approximations and `reference.gibbs`
-(Blei, Kucukelbir and McAuliffe 2017, sections 3.4 and 5). Globals, and the locals that are asked
-for, move in unconstrained coordinates; all other locals are integrated out."""
+These samplers share no code with vijax; they judge both the approximations and `reference.gibbs`
+(Blei, Kucukelbir and McAuliffe 2017, sections 3.4 and 5). The globals and the locals named by
+`sampled` move in unconstrained coordinates; all other locals are integrated out."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ class Chains(NamedTuple):
     """Draws of several chains.
 
     Attributes:
-      globals: values by name, leading axes (chains, draws).
-      locals: values of the sampled locals, leading axes (chains, draws, groups).
+      globals: values by name, (chains, draws, ...).
+      locals: values of the sampled locals, (chains, draws, groups, ...).
       acceptance: mean acceptance probability of each draw, (chains, draws).
-      divergent: True where a draw diverged; never with Metropolis-Hastings.
+      divergent: True for a draw that diverged, (chains, draws); always False for
+          Metropolis-Hastings.
     """
 
     globals: dict[str, Any]
@@ -49,18 +50,18 @@ def nuts(
     """Runs the No-U-Turn sampler with blackjax's window adaptation.
 
     Args:
-      model: a model from `vijax.energy_model`, as some ready models are, or a log density
+      model: a model from `vijax.energy_model` (some ready models are), or a log density
           (`vijax.density`).
-      data: arrays with one leading axis of groups; for a log density as `vijax.auto` takes them.
+      data: arrays with one leading axis of groups; for a log density as for `vijax.auto`.
       key: random key of starts and draws.
-      num_samples: draws of each chain that are kept.
-      warmup: steps of adaptation before the first draw.
-      chains: number of chains, all started near the start of the model's posterior.
-      sampled: names of locals that are sampled too; it must be possible to integrate out the
-          others.
+      num_samples: number of draws of each chain.
+      warmup: number of steps of adaptation before the first draw.
+      chains: number of chains; all start near the initial posterior of the model.
+      sampled: names of locals that are sampled too; the other locals must be such that they can be
+          integrated out.
 
     Raises:
-      ValueError: a count below 1, or see `vijax.reference.log_joint`.
+      ValueError: a count below 1, or as for `vijax.reference.log_joint`.
       ImportError: blackjax is missing; the message has the remedy.
 
     >>> import vijax as vi
@@ -108,11 +109,11 @@ def metropolis_hastings(
     Args:
       model, data, key, num_samples, chains, sampled: see `nuts`.
       scale: standard deviation of the proposals; an acceptance of about a quarter is best.
-      burn_in: steps before the first draw that is kept.
-      thin: steps from one kept draw to the next.
+      burn_in: number of steps before the first kept draw.
+      thin: number of steps from one kept draw to the next.
 
     Raises:
-      ValueError, ImportError: as `nuts`; a scale that is not positive.
+      ValueError, ImportError: as for `nuts`, or a scale that is not positive.
     """
     blackjax = require_extra("blackjax", "mcmc")
     require_positive(scale=scale)
@@ -147,18 +148,18 @@ def _run(
     sampled: Sequence[str],
     run: Callable[[Callable, PRNGKeyArray, Array], tuple[Array, Array, Array]],
 ) -> Chains:
-    """Runs all chains, side by side in one program."""
+    """Runs all chains in parallel, in one program."""
     require_integers(num_samples=num_samples, chains=chains)
     key_start, key_noise, key = jax.random.split(key, 3)
     walk = free_walk(model, read_groups(model, data), sampled, key_start)
 
     @jax.jit
     @guard_lapack
-    def all_chains(key: PRNGKeyArray, starts: Array) -> Chains:
+    def run_all(key: PRNGKeyArray, starts: Array) -> Chains:
         keys = jax.random.split(key, chains)
         x, acceptance, divergent = jax.vmap(lambda k, s: run(walk.density, k, s))(keys, starts)
         values, local = jax.vmap(jax.vmap(walk.values))(x)
         return Chains(values, local, acceptance, divergent)
 
     noise = jax.random.normal(key_noise, (chains, walk.origin.size), walk.origin.dtype)
-    return all_chains(key, walk.origin + walk.spread * noise)
+    return run_all(key, walk.origin + walk.spread * noise)

@@ -27,21 +27,18 @@ from vijax.reference.log_joint import log_joint
 class Walk(NamedTuple):
     """The log density of a model in free coordinates."""
 
-    density: Callable[
-        [Array], Float[Array, ""]
-    ]  # log density of free coordinates, up to a constant
-    values: Callable[
-        [Array], tuple[dict[str, Any], dict[str, Any]]
-    ]  # (globals, sampled locals) at free coordinates
-    free: Callable[
-        [dict[str, Any]], Float[Array, " D"]
-    ]  # free coordinates of a draw of q, where no locals are sampled
-    origin: Float[Array, " D"]  # start of the chains
-    spread: float  # and the spread of starts about it
+    # Log density of free coordinates, up to a constant
+    density: Callable[[Array], Float[Array, ""]]
+    # (globals, sampled locals) at free coordinates
+    values: Callable[[Array], tuple[dict[str, Any], dict[str, Any]]]
+    # Free coordinates of a draw of q, if no locals are sampled
+    free: Callable[[dict[str, Any]], Float[Array, " D"]]
+    origin: Float[Array, " D"]  # centre of the starts of chains
+    spread: float  # standard deviation of the starts
 
 
 def read_groups(model: Model, data: PyTree) -> PyTree:
-    """Checks data, and returns them as `walk_of` takes them."""
+    """Checks data, and returns them in the form of `free_walk`."""
     if model.log_density is not None:
         return all_groups(data, model)
     return jax.tree.map(jnp.asarray, cast_data(model, data))
@@ -54,56 +51,55 @@ def free_walk(
     key: PRNGKeyArray,
     hyper: Hyper | None = None,
 ) -> Walk:
-    """Returns the walk of a log density, or of an energy whose locals are integrated out except
-    those that are sampled.
+    """Returns the walk of a log density, or of an energy with all but the sampled locals integrated
+    out.
 
-    The data are from `groups_of`; they may be traced, as may the hyperparameters (None for the
-    model's own). The key is of the start of the model's posterior."""
+    The data are from `read_groups`. Data and hyperparameters may be traced; None means the
+    hyperparameters of the model. The key is for the initial posterior of the model."""
     hyper = tree.as_arrays(model.hyper if hyper is None else hyper)
     if model.log_density is not None:
-        return _of_density(model.log_density, data, sampled, hyper)
-    return _of_energy(model, data, sampled, key, hyper)
+        return _density_walk(model.log_density, data, sampled, hyper)
+    return _energy_walk(model, data, sampled, key, hyper)
 
 
-def _of_density(own: LogDensity, data: PyTree, sampled: Sequence[str], hyper: Hyper) -> Walk:
+def _density_walk(
+    log_density: LogDensity, data: PyTree, sampled: Sequence[str], hyper: Hyper
+) -> Walk:
     require(not sampled, "sampled", "none: a density has no locals", list(sampled))
 
     def density(x: Array) -> Float[Array, ""]:
-        return own.log_prior_at(x) + jnp.sum(own.log_liks_at(x, data))
+        return log_density.log_prior_at(x) + jnp.sum(log_density.log_liks_at(x, data))
 
-    free = lambda draw: own.point(hyper, draw[Z])
-    return Walk(
-        density,
-        lambda x: (own.visible(own.values_and_derived(x)), {}),
-        free,
-        jnp.zeros(own.variables.dim),
-        0.5,
-    )
+    def values(x: Array) -> tuple[dict[str, Any], dict[str, Any]]:
+        return log_density.visible(log_density.values_and_derived(x)), {}
+
+    free = lambda draw: log_density.point(hyper, draw[Z])
+    return Walk(density, values, free, jnp.zeros(log_density.variables.dim), 0.5)
 
 
-def _of_energy(
+def _energy_walk(
     model: Model, data: PyTree, sampled: Sequence[str], key: PRNGKeyArray, hyper: Hyper
 ) -> Walk:
     density = log_joint(model, data, sampled, hyper)
     posterior = model.init(hyper, key, model.prior(hyper), Minibatch(data, None))
-    templates = jax.vmap(lambda y: {name: model_energy(model).locals(y)[name] for name in sampled})(
-        data
-    )
-    free = {name: coordinates(q) for name, q in {**posterior, **templates}.items()}
-    means = {name: q.mean() for name, q in {**posterior, **templates}.items()}
+    sampled_locals = lambda y: {name: model_energy(model).locals(y)[name] for name in sampled}
+    templates = jax.vmap(sampled_locals)(data)
+    laws = {**posterior, **templates}
+    free = {name: coordinates(q) for name, q in laws.items()}
+    means = {name: q.mean() for name, q in laws.items()}
     origin, unravel = ravel_pytree(to_free(free, means))
 
-    def values_of(x: Array) -> tuple[dict[str, Any], dict[str, Any]]:
+    def split_values(x: Array) -> tuple[dict[str, Any], dict[str, Any]]:
         values, _ = from_free(free, unravel(x))
         return {n: values[n] for n in posterior}, {n: values[n] for n in sampled}
 
     def free_density(x: Array) -> Float[Array, ""]:
-        return density(*values_of(x)) + from_free(free, unravel(x))[1]
+        return density(*split_values(x)) + from_free(free, unravel(x))[1]
 
-    def free_of(values: dict[str, Any]) -> Float[Array, " D"]:
+    def free_point(values: dict[str, Any]) -> Float[Array, " D"]:
         return ravel_pytree(to_free(free, {name: values[name] for name in posterior}))[0]
 
-    return Walk(free_density, values_of, free_of, origin, 0.1)
+    return Walk(free_density, split_values, free_point, origin, 0.1)
 
 
 # --- values of families as free coordinates -------------------------------------------------------
@@ -134,20 +130,17 @@ def coordinates(q: Family) -> Any:
     """Returns the constraints of the values of a family, in the structure of a value.
 
     Raises:
-      ValueError: the values are discrete, or no map is known for them.
+      ValueError: a family whose values are discrete, or not in `CONSTRAINTS`.
 
     >>> from vijax.families import Gamma
     >>> coordinates(Gamma.from_shape_rate(1.0, 1.0))
     positive()
     """
-    known = ", ".join(sorted(f.__name__ for f in CONSTRAINTS))
-    require(
-        type(q) in CONSTRAINTS,
-        "model",
-        f"continuous variables to sample ({known})",
-        type(q).__name__,
-    )
-    return CONSTRAINTS[type(q)]
+    kind = type(q)
+    names = ", ".join(sorted(f.__name__ for f in CONSTRAINTS))
+    expected = f"continuous variables to sample ({names})"
+    require(kind in CONSTRAINTS, "model", expected, kind.__name__)
+    return CONSTRAINTS[kind]
 
 
 def to_free(coordinates: Any, values: Any) -> Any:
