@@ -123,7 +123,7 @@ Bound = Callable[[PyTree], Float[Array, ""]]
 def conjugate_covariances(fit: Fit, data: Any, of: Callable | None) -> Covariances:
     """Returns the covariances of a conjugate model (see `vijax.linear_response`)."""
     spec, q = fit.alg.spec, fit.posterior
-    _check_served(spec, q)
+    _check_model(spec, q)
     hyper = fit.state.hyper
     groups = jax.tree.map(jnp.asarray, all_groups(data, spec.model))
     batch = Minibatch(groups, None)
@@ -206,7 +206,7 @@ def _group_bound(energy: Energy, stats: PyTree, group: PyTree, hyper: Any) -> Fl
 
 
 # --- checks of a conjugate fit --------------------------------------------------------------------
-def _check_served(spec: Spec, q: Product) -> None:
+def _check_model(spec: Spec, q: Product) -> None:
     """ValueError unless linear response serves the model, with distributions of all globals."""
     model, energy = spec.model, spec.model.queries.get("energy")
     is_linear = model.by_entry is None
