@@ -104,7 +104,8 @@ def ctm(
     True
     """
     eta = word_concentration(eta, num_topics, vocab_size)
-    logits = _vague(num_topics) if logits is None else logits
+    if logits is None:
+        logits = _vague(num_topics)
     require(
         isinstance(logits, NormalWishart), "logits", "a vijax.NormalWishart", type(logits).__name__
     )
@@ -222,7 +223,8 @@ def local_elbo(
     draws."""
     table, log_scale = likelihood_table(stats["topics"])
     num_topics = table.shape[1]
-    key = key if batch.local is None else fused_key(jax.random.key(seed))
+    if batch.local is not None:
+        key = fused_key(jax.random.key(seed))
     starts = batch.local or tuple(cold(docs, num_topics, table.dtype) for docs in batch.data)
     groups = join_lengths(list(zip(batch.data, starts, strict=True)), _WORTH)
     size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], num_topics)

@@ -91,11 +91,9 @@ def total_like(
 ) -> Places:
     """Totals of pLSA from entries (documents, words, counts) or from the words of each document;
     jointly, one total."""
-    expected = (
-        "words in all, or entries"
-        if is_joint
-        else f"the lengths of the {num_documents} documents, or entries"
-    )
+    expected = "words in all, or entries"
+    if not is_joint:
+        expected = f"the lengths of the {num_documents} documents, or entries"
     if is_joint and isinstance(like, int | np.integer):
         lengths = [int(like)]
     elif is_sizes(like) and not is_joint:
@@ -106,7 +104,8 @@ def total_like(
         check(like)
         documents, _, counts = map(np.asarray, like)
         lengths = np.bincount(documents, counts, minlength=num_documents).astype(int).tolist()
-        lengths = [sum(lengths)] if is_joint else lengths
+        if is_joint:
+            lengths = [sum(lengths)]
     return jnp.asarray(length_masks(lengths))
 
 

@@ -188,7 +188,9 @@ class _Chunk(NamedTuple):
     def bounded_start(self, alpha: Float[Array, " K"]) -> Float[Array, "docs K"] | None:
         """The start of gamma, at least alpha. Only rows of zeros, which pad a chunk, are below
         alpha."""
-        return None if self.start is None else jnp.maximum(self.start, alpha[None])
+        if self.start is None:
+            return None
+        return jnp.maximum(self.start, alpha[None])
 
 
 def _cold(num_topics: int, hyper: Hyper, batch: Minibatch) -> tuple[Float[Array, "docs K"], ...]:

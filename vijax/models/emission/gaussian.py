@@ -138,7 +138,8 @@ def full_gaussian(
           identity.
     """
     sizes = num_components, dim
-    degrees = dim + 2.0 if degrees is None else degrees
+    if degrees is None:
+        degrees = dim + 2.0
     scale = np.eye(dim) / degrees if scale is None else as_float(scale, "scale")
     prior = NormalWishart.from_parameters(
         location=full("location", location, sizes),
@@ -291,7 +292,8 @@ def tied_gaussian(
     (5, 5)
     """
     sizes = num_components, dim
-    degrees = dim + 2.0 if degrees is None else degrees
+    if degrees is None:
+        degrees = dim + 2.0
     scale = np.eye(dim) / degrees if scale is None else as_float(scale, "scale")
     prior = NormalsWishart.from_parameters(
         full("location", location, sizes),

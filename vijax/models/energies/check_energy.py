@@ -124,7 +124,9 @@ def _draw_values(
 
 def _impossible(spec: Energy, stats: Any, group: PyTree, hyper: Hyper) -> Float[Array, ""]:
     """The number of impossible events."""
-    return jnp.zeros(()) if spec.impossible is None else spec.impossible(stats, group, hyper)
+    if spec.impossible is None:
+        return jnp.zeros(())
+    return spec.impossible(stats, group, hyper)
 
 
 def _compare(

@@ -194,7 +194,9 @@ class LogDensity(FreeVariables):
     def values_and_derived(self, x: Float[Array, " D"]) -> dict[str, Any]:
         """The values of the variables at free coordinates, and the values derived from these."""
         values = self.values_at(x)
-        return values if self.derived is None else {**values, **self.derived(values)}
+        if self.derived is None:
+            return values
+        return {**values, **self.derived(values)}
 
     def given_others(
         self, model: Any, hyper: Hyper, posterior: Product, key: PRNGKeyArray
@@ -513,7 +515,8 @@ def _check_derived_values(variables: Variables, derived: Callable | None) -> Non
 def _check_data(density: LogDensity, data: PyTree) -> None:
     """Raises ValueError if the density cannot read the data, or is finite at none of eight random
     starts."""
-    data = one_group(None) if data is None else data
+    if data is None:
+        data = one_group(None)
     if density.log_lik is None:
         remedy = "log_density(x, data) reads data: a second parameter, without a default."
         leaves = jax.tree.leaves(data)

@@ -369,7 +369,9 @@ def energy_model(
         fn, count, prior, prior_fn, local, shapes, *blocks, tuple(plates), start, any_size
     )
     if init is None and free is None and local(data):
-        blind = verified.blind if verified is not None and verified.start is start else None
+        blind = None
+        if verified is not None and verified.start is start:
+            blind = verified.blind
         if blind is None:
             blind = blind_locals(spec, hyper, examples)
         spec = dataclasses.replace(spec, blind=blind)
@@ -386,7 +388,9 @@ def energy_model(
         if check_data is None:
             spec.check_values(data, hyper)
 
-    names_of_points = [*(points or {}), *(["prior"] if prior_as_point else [])]
+    names_of_points = [*(points or {})]
+    if prior_as_point:
+        names_of_points.append("prior")
     return _to_model(
         spec,
         hyper,
@@ -493,7 +497,9 @@ def _with_free(
 
     def terms(stats: Stats, hyper: Hyper) -> Float[Array, ""]:
         free_prior = free.log_prior(stats)
-        return free_prior if prior_terms is None else free_prior + prior_terms(stats, hyper)
+        if prior_terms is None:
+            return free_prior
+        return free_prior + prior_terms(stats, hyper)
 
     global_blocks, local_blocks = blocks
     extended_prior = lambda hyper: Product({**prior(hyper), Z: free.family()})
@@ -530,9 +536,13 @@ def local_elbo(
         weights = jnp.asarray(batch.weights, jnp.result_type(float))
         data = fill_padding(data, weights)
     batch = batch._replace(data=data)
-    start = initial_locals(spec, batch) if batch.local is None else batch.local
+    start = batch.local
+    if start is None:
+        start = initial_locals(spec, batch)
     groups = (batch.data, start, jax.random.split(key, size))
-    bound: Callable[..., Any] = _coupled_locals if spec.has_coupled_locals else _independent_locals
+    bound: Callable[..., Any] = _independent_locals
+    if spec.has_coupled_locals:
+        bound = _coupled_locals
     bound_of_group = lambda shared, group: bound(spec, *shared, *group, estep)
 
     def chunk_bound(shared: tuple[Hyper, Stats], chunk: PyTree) -> tuple[Float[Array, ""], PyTree]:
@@ -615,7 +625,9 @@ def _with_hyper(fn: EnergyFn | None, argument: str, hyper: Hyper) -> Any:
     if fn is None:
         return None
     read = readable(fn, argument)
-    return read if hyper else (lambda s, y, h: read(s, y))
+    if hyper:
+        return read
+    return lambda s, y, h: read(s, y)
 
 
 def _prior(

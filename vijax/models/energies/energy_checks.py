@@ -207,14 +207,17 @@ def _couplings(
 def _message(argument: str, error: ValueError) -> str:
     """The message of `coupled_variables`, with the name of this argument."""
     text = str(error)
-    return text.replace("energy: ", f"{argument}: ", 1) if text.startswith("energy: ") else text
+    if text.startswith("energy: "):
+        return text.replace("energy: ", f"{argument}: ", 1)
+    return text
 
 
 def _refuse_infinite(fn: Callable, families: Mapping[str, Any], argument: str, every: bool) -> None:
     """Raises ValueError if the energy is -inf or NaN at mean statistics: for all data if `every`,
     else for all positive data."""
     values = np.asarray(quick_jit(fn)(mean_statistics(families)))
-    values = values if every else values[list(POSITIVE)]
+    if not every:
+        values = values[list(POSITIVE)]
     if np.isfinite(values).any():
         return
     if np.isneginf(values).all() or (every and np.isneginf(values).any()):

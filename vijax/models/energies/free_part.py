@@ -55,7 +55,9 @@ class FreePart(FreeVariables):
 
     def reads(self, fn: Callable | None) -> Callable | None:
         """A function of statistics and values as a function of statistics alone."""
-        return None if fn is None else lambda stats, *rest: fn(self.read(stats), *rest)
+        if fn is None:
+            return None
+        return lambda stats, *rest: fn(self.read(stats), *rest)
 
     def log_prior(self, stats: Mapping[str, Any]) -> Float[Array, ""]:
         """Log prior of the coordinates: the priors of the variables and the Jacobian."""
@@ -110,11 +112,9 @@ class GivenOthers:
     def log_prior_at(self, x: Float[Array, " D"], others: Others) -> Float[Array, ""]:
         """Terms of the globals alone."""
         global_elbo = self.model.global_elbo
-        return (
-            jnp.zeros((), x.dtype)
-            if global_elbo is None
-            else global_elbo(others.hyper, others.stats(x))
-        )
+        if global_elbo is None:
+            return jnp.zeros((), x.dtype)
+        return global_elbo(others.hyper, others.stats(x))
 
     prior_part_at = log_prior_at
 

@@ -43,7 +43,9 @@ def shown_numbers(
     derived_names = [name for name, keep in zip(derived_names, varies, strict=True) if keep]
     numbers = numbers[:, varies]
     if all(name.startswith("_") for name in density.variables.names):
-        return (derived_names, numbers) if derived_names else density.variables.numbers(x)
+        if derived_names:
+            return derived_names, numbers
+        return density.variables.numbers(x)
     variable_names, values = density.variables.numbers(x)
     is_visible = np.array([not name.startswith("_") for name in variable_names])
     names = [name for name, keep in zip(variable_names, is_visible, strict=True) if keep]

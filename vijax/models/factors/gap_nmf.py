@@ -102,27 +102,22 @@ def gap_nmf(
         gains = Gamma(hyper["alpha"] / num_components * ones, -hyper["alpha"] * hyper["c"] * ones)
         return Product({"dictionary": Gamma(shape, -shape), "gains": gains})
 
+    if callable(init):
+        start: Any = lambda hyper, key, prior, batch: init(key, prior)
+    else:
+        start = _STARTS[init]
+    rows = rows_like(_checker(num_rows), np.zeros(num_rows))
+    start_locals = lambda hyper, batch: _initial_locals(hyper, _counts(batch), num_components)
     return Model(
         hyper=hyper,
         prior=prior,
         local_elbo=_local_elbo,
-        init=(lambda hyper, key, prior, batch: init(key, prior))
-        if callable(init)
-        else _STARTS[init],
+        init=start,
         estep=estep or esteps.mean_field(max_iters=50, tol=1e-3),
         blocks=(("dictionary",), ("gains",)),
-        locals=LocalsPlan(
-            lambda hyper, batch: _initial_locals(hyper, _counts(batch), num_components),
-            True,
-            MeanField,
-        ),
+        locals=LocalsPlan(start_locals, True, MeanField),
         form=DataForm(_checker(num_rows), "number"),
-        queries=answers(
-            Generative(
-                rows_like(_checker(num_rows), np.zeros(num_rows)), _draw_counts, _draw_activations
-            ),
-            score=_score,
-        ),
+        queries=answers(Generative(rows, _draw_counts, _draw_activations), score=_score),
     )
 
 
@@ -195,7 +190,9 @@ def _counts(batch: Minibatch) -> Float[Array, "T F"]:
 
 
 def _weights(batch: Minibatch, y: Float[Array, "T F"]) -> Float[Array, " T"]:
-    return jnp.ones(len(y)) if batch.weights is None else jnp.asarray(batch.weights, y.dtype)
+    if batch.weights is None:
+        return jnp.ones(len(y))
+    return jnp.asarray(batch.weights, y.dtype)
 
 
 def _initial_locals(hyper: Hyper, y: Float[Array, "T F"], num_components: int) -> dict[str, Gamma]:
@@ -230,10 +227,11 @@ def _local_elbo(
         jnp.sum(y * log_rate - gammaln(y + 1), axis=1) - _product(h.value, emitted[:, None])[:, 0]
     )
     per_group -= jnp.sum(q.kl(prior), axis=1)
-    of = jnp.ones_like(per_group) if batch.weights is None else jnp.asarray(batch.weights, y.dtype)
-    return LocalElbo(
-        jnp.vdot(of, per_group), jnp.sum(of), jax.lax.stop_gradient(per_group), {"activations": q}
-    )
+    of = jnp.ones_like(per_group)
+    if batch.weights is not None:
+        of = jnp.asarray(batch.weights, y.dtype)
+    fixed_bounds = jax.lax.stop_gradient(per_group)
+    return LocalElbo(jnp.vdot(of, per_group), jnp.sum(of), fixed_bounds, {"activations": q})
 
 
 def _activations(

@@ -140,7 +140,9 @@ def hpf(
         name: real() for name in ("feature_weights", "user_weights") if name in hyper
     }
     estep = estep or esteps.mean_field(max_iters=30, tol=1e-3)
-    by_word = {} if features is not None else {"items": ("c", "item_rate")}
+    by_word = {}
+    if features is None:
+        by_word["items"] = ("c", "item_rate")
     return Model(
         hyper,
         functools.partial(_prior, shape),
@@ -181,7 +183,8 @@ def _rates_term(features: Array | None, hyper: Hyper, stats: Any) -> Float[Array
     shape, base = hyper["c"], hyper["item_rate"]
     if features is None:
         columns = jnp.shape(items.log)[1]
-        shape = shape.sums.prior_shape if isinstance(shape, GammaRows) else shape
+        if isinstance(shape, GammaRows):
+            shape = shape.sums.prior_shape
         log_ratio = jnp.sum(rates.log - jnp.log(base))
         excess = jnp.vdot(rates.value - base, _sums(items).by_row, precision="highest")
         return columns * shape * log_ratio - excess
@@ -290,7 +293,8 @@ def _local_elbo(
 
 def _read_counts(docs: Documents, clipped: bool) -> Documents:
     counts = jnp.asarray(docs.counts, jnp.result_type(float))
-    counts = jnp.minimum(counts, 1.0) if clipped else counts
+    if clipped:
+        counts = jnp.minimum(counts, 1.0)
     covariates = None if docs.covariates is None else jnp.asarray(docs.covariates, counts.dtype)
     weights = jnp.asarray(docs.weights, counts.dtype)
     return Documents(

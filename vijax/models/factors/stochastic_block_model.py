@@ -81,7 +81,10 @@ def stochastic_block_model(
     [6 6]
     """
     places = _places(num_blocks, directed)
-    shape = np.full((num_blocks,) * 2 if directed else (num_blocks * (num_blocks + 1) // 2,), 1.0)
+    sizes: tuple[int, ...] = (num_blocks, num_blocks)
+    if not directed:
+        sizes = (num_blocks * (num_blocks + 1) // 2,)
+    shape = np.ones(sizes)
     make: Any = Beta.from_alpha_beta if edges == "bernoulli" else Gamma.from_shape_rate
 
     def energy(s: Any, y: Float[Array, "N N"]) -> Float[Array, ""]:
@@ -152,10 +155,8 @@ def _generative(edges: str, directed: bool, places: Any) -> Generative:
     ) -> Float[Array, "graphs N N"]:
         z = local["z"]
         rates = values["rates"][places][z[:, :, None], z[:, None, :]]
-        y_drawn = (
-            jax.random.bernoulli(key, rates) if edges == "bernoulli" else poisson_values(key, rates)
-        )
-        return _off_diagonal(y_drawn.astype(y.dtype), directed)
+        draw = jax.random.bernoulli if edges == "bernoulli" else poisson_values
+        return _off_diagonal(draw(key, rates).astype(y.dtype), directed)
 
     return Generative(layout, data, local, lambda layout, data: _off_diagonal(layout, directed))
 
@@ -176,7 +177,9 @@ def rates_matrix(rates: Any) -> Float[Array, "K K"]:
     """
     rates = jnp.asarray(rates)
     num_blocks = int((np.sqrt(8 * rates.shape[0] + 1) - 1) / 2)
-    return rates[_places(num_blocks, False)] if rates.ndim == 1 else rates
+    if rates.ndim == 1:
+        return rates[_places(num_blocks, False)]
+    return rates
 
 
 def _places(num_blocks: int, directed: bool) -> Any:
@@ -195,16 +198,20 @@ def _pairs(
     """Weights of the pairs, 1 if observed, else 0; and their edges."""
     y = jnp.asarray(y, jnp.result_type(float))
     size = y.shape[0]
-    counted = ~jnp.eye(size, dtype=bool) if directed else jnp.triu(jnp.ones((size, size), bool), 1)
-    counted &= ~jnp.isnan(y)
-    return counted.astype(y.dtype), jnp.where(counted, y, 0.0)
+    is_pair = jnp.triu(jnp.ones((size, size), bool), 1)
+    if directed:
+        is_pair = ~jnp.eye(size, dtype=bool)
+    is_pair &= ~jnp.isnan(y)
+    return is_pair.astype(y.dtype), jnp.where(is_pair, y, 0.0)
 
 
 # --- the start ------------------------------------------------------------------------------------
 def _graphs(batch: Minibatch) -> Float[Array, "graphs N N"]:
     """The graphs of a batch; padding is replaced by a graph that counts."""
     data = jnp.asarray(batch.data, jnp.result_type(float))
-    return data if batch.weights is None else fill_padding(data, jnp.asarray(batch.weights))
+    if batch.weights is None:
+        return data
+    return fill_padding(data, jnp.asarray(batch.weights))
 
 
 @cache_by_value
@@ -318,12 +325,12 @@ def _check(data: Any, edges: str, directed: bool) -> None:
     )
     off = ~np.eye(y.shape[1], dtype=bool)
     is_observed = ~np.isnan(y)
-    valid = (
-        np.isin(y, (0.0, 1.0))
-        if edges == "bernoulli"
-        else (y >= 0) & (y == np.round(y)) & np.isfinite(y)
-    )
-    expected = "edges that are 0 or 1" if edges == "bernoulli" else "counts"
+    if edges == "bernoulli":
+        valid = np.isin(y, (0.0, 1.0))
+        expected = "edges that are 0 or 1"
+    else:
+        valid = (y >= 0) & (y == np.round(y)) & np.isfinite(y)
+        expected = "counts"
     bad = _first(is_observed & off & ~valid)
     require(
         bad is None, "data", f"{expected} (NaN: not observed)", f"{y[bad]} at {bad}" if bad else ""
@@ -344,4 +351,6 @@ def _check(data: Any, edges: str, directed: bool) -> None:
 def _first(mask: np.ndarray) -> tuple[int, ...] | None:
     """The index of the first true entry."""
     places: Int[np.ndarray, "n 3"] = np.argwhere(mask)
-    return tuple(map(int, places[0])) if len(places) else None
+    if len(places):
+        return tuple(map(int, places[0]))
+    return None

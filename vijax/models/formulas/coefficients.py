@@ -38,8 +38,12 @@ def ratios_title(law: Law, base: str = "") -> str:
     ('Ratios of means', 'Ratios of odds against red')
     """
     if law.link == "log":
-        return "Ratios of means before the cut at zero" if law.is_cut else "Ratios of means"
-    return f"Ratios of odds against {base}" if base else "Ratios of odds"
+        if law.is_cut:
+            return "Ratios of means before the cut at zero"
+        return "Ratios of means"
+    if base:
+        return f"Ratios of odds against {base}"
+    return "Ratios of odds"
 
 
 def standardise(model: Any, draws: Draws) -> Named:

@@ -147,7 +147,9 @@ class Form:
     def orthogonal_coefficients(self, values: Mapping[str, Any]) -> Float[Array, " p"]:
         """b, (p,)."""
         coefficients = [values[COEFFICIENTS + label] for label in self.labels]
-        return jnp.stack(coefficients) if coefficients else jnp.zeros(0)
+        if coefficients:
+            return jnp.stack(coefficients)
+        return jnp.zeros(0)
 
     def aux(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of the law beside eta, in units of size one."""

@@ -96,13 +96,17 @@ class Design:
     @property
     def response(self) -> str:
         """The name of the response."""
-        return "" if self.observed is None else self.observed.name
+        if self.observed is None:
+            return ""
+        return self.observed.name
 
     @property
     def levels(self) -> tuple[str, ...]:
         """The categories of the response in their order; y has their numbers. Among named
         categories the base comes first. Empty for a response of numbers."""
-        return () if self.observed is None else self.observed.categories
+        if self.observed is None:
+            return ()
+        return self.observed.categories
 
     @property
     def coefficients(self) -> tuple[str, ...]:
@@ -174,7 +178,9 @@ def name_at_level(name: str, level: str | None) -> str:
     """
     if level is None:
         return name
-    return f"{name[:-1]}, {level}]" if name.endswith("]") else f"{name}[{level}]"
+    if name.endswith("]"):
+        return f"{name[:-1]}, {level}]"
+    return f"{name}[{level}]"
 
 
 def read(
@@ -201,7 +207,8 @@ def read(
     """
     require(isinstance(formula, str), argument, "text", type(formula).__name__)
     functions = check_functions(functions)
-    law = LAWS["gaussian"] if law is None else law
+    if law is None:
+        law = LAWS["gaussian"]
     parsed = parse(formula, argument, functions)
     grouping = tuple(dict.fromkeys(_grouping_columns(parsed)))
     roles = column_roles(parsed, bool(law.categories))

@@ -311,7 +311,8 @@ class Glmm(Model):
         eta = self._predictors(draws, rows, key_new)
         trials = self.design.trials if table is None else np.ones(eta.shape[1])
         mean = self.law.mean(self.density_form.law_parameters(draws.named), eta)
-        mean = mean if self.design.levels else mean * trials
+        if not self.design.levels:
+            mean = mean * trials
         outcomes = self._responses(draws, eta, trials, key_data)
         ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
         # Draws of a row lie side by side: the rounding of its sums then does not depend on the

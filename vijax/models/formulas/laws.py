@@ -98,7 +98,9 @@ class Law:
         if self.link == "log":
             return float(np.log(mean + margin))
         share = float(np.clip(mean, margin, 1 - margin))
-        return math.log(share / (1 - share)) if self.link == "logit" else float(mean)
+        if self.link == "logit":
+            return math.log(share / (1 - share))
+        return float(mean)
 
 
 def _binomial(aux: Aux, trials: Any) -> Likelihood:

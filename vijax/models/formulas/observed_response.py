@@ -50,7 +50,9 @@ class Response:
     def name(self) -> str:
         """Its name: the column, or the text of the expression."""
         column = _find_column(self.node)
-        return column.name if column is not None else str(self.node)
+        if column is not None:
+            return column.name
+        return str(self.node)
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -76,7 +76,9 @@ def responses(
             u = u[layout["rows"][f"group{i}"]].reshape(len(eta), form.predictors, -1)
             eta = eta + jnp.einsum("nd,ncd->nc", layout["rows"][f"z{i}"], u).reshape(eta.shape)
         y = law.likelihood(form.aux(values), layout["rows"]["trials"]).sample(key_data, eta)  # type: ignore[misc]
-        return y if base is None else jnp.asarray(base[copies()], y.dtype) + form.units.size * y
+        if base is None:
+            return y
+        return jnp.asarray(base[copies()], y.dtype) + form.units.size * y
 
     observed = lambda layout, data: jnp.asarray(design.y[copies()], jnp.result_type(float))
     no_families = dict[str, Any]()  # effects of known groups are drawn with the responses

@@ -103,11 +103,11 @@ def mixture(
         log_weights = stats["weights"].log if known_weights is None else jnp.log(known_weights)
         return stats["z"].one_hot @ (log_weights + log_likelihood(stats["components"], y))
 
+    globals = {"components": emission.prior}
+    if known_weights is None:
+        globals["weights"] = prior
     plain_model = energy_model(
-        globals={
-            "components": emission.prior,
-            **({"weights": prior} if known_weights is None else {}),
-        },
+        globals=globals,
         locals={"z": Categorical.from_logits(np.zeros(size))},
         energy=energy,
         example=emission.example,

@@ -288,12 +288,16 @@ def _bound(
         def one(noise: Array) -> Float[Array, ""]:
             z = mean + jnp.exp(log_sd) * noise
             fits = observed.log_prob(decode(decoder, z), x)
-            return fits if closed else fits + _log_ratio(z, mean, log_sd)
+            if closed:
+                return fits
+            return fits + _log_ratio(z, mean, log_sd)
 
         draws = jax.vmap(one)(noise)
         if estep.objective is not None:
             return estep.objective.bound(draws)
-        return jnp.mean(draws) - _kl(mean, log_sd) if closed else jnp.mean(draws)
+        if closed:
+            return jnp.mean(draws) - _kl(mean, log_sd)
+        return jnp.mean(draws)
 
     mean, log_sd = moments
     # Natural-gradient ascent in the mean, plain gradient ascent in log sd.

@@ -132,7 +132,9 @@ def gp(
         if inducing is not None:
             return FeatureForm(features(hyper, anchors, x))
         k = matrix(hyper, anchors)
-        return FeatureForm.from_kernel(k) if form == "whitened" else KernelForm(k)
+        if form == "whitened":
+            return FeatureForm.from_kernel(k)
+        return KernelForm(k)
 
     def new(hyper: Hyper, anchors: Any, inputs: Any) -> tuple[Any, Array]:
         variance = _diagonal(kernel_of(hyper), inputs)
@@ -288,19 +290,12 @@ def _rounding(k: np.ndarray) -> float:
 
 
 def _require_definite(k: np.ndarray, definite: Any) -> None:
-    sizes = (
-        ""
-        if definite
-        else f"{np.linalg.eigvalsh(k.astype(float))[0]:.3g} beside {np.max(np.abs(k)):.3g}"
-    )
-    expected = f"a matrix positive definite in {k.dtype}"
-    require(
-        definite,
-        "kernel",
-        expected,
-        f"a smallest eigenvalue and a largest entry of {sizes}",
-        "Add jitter.",
-    )
+    """Raises ValueError unless a kernel matrix was found to be positive definite."""
+    if definite:
+        return
+    sizes = f"{np.linalg.eigvalsh(k.astype(float))[0]:.3g} beside {np.max(np.abs(k)):.3g}"
+    actual = f"a smallest eigenvalue and a largest entry of {sizes}"
+    require(False, "kernel", f"a matrix positive definite in {k.dtype}", actual, "Add jitter.")
 
 
 def _as_double(arrays: Any) -> Any:

@@ -80,7 +80,9 @@ def check_places(labels: Any, num_groups: int) -> Int[np.ndarray, " N"]:
 
 
 def _first_label(places: np.ndarray) -> str:
-    return f"{places.ravel()[0]!r} in row 0, counted from 0" if places.size else "none"
+    if places.size:
+        return f"{places.ravel()[0]!r} in row 0, counted from 0"
+    return "none"
 
 
 def _read_labels(labels: Any) -> Labels:

@@ -149,7 +149,8 @@ def population(
     """
     location, spread = _vector("location", location, dim), _vector("spread", spread, dim)
     if covariance == "full":
-        degrees = dim + 2.0 if degrees is None else degrees
+        if degrees is None:
+            degrees = dim + 2.0
         xp, spread = numpy_or_jax(spread)
         scale = xp.diag(1 / (degrees * spread**2))
         return Population(NormalWishart.from_parameters(location, strength, degrees, scale), _full)
@@ -216,10 +217,10 @@ def population_generative(responses: Responses, check: Callable[[Any], None]) ->
         hyper: Any, values: Values, layout: PaddedRows, key: PRNGKeyArray
     ) -> dict[str, Array]:
         people = values["population"]
-        full = people.precision.ndim == 2
-        factor = (
-            jnp.linalg.cholesky(people.precision) if full else jnp.diag(jnp.sqrt(people.precision))
-        )
+        if people.precision.ndim == 2:
+            factor = jnp.linalg.cholesky(people.precision)
+        else:
+            factor = jnp.diag(jnp.sqrt(people.precision))
         draw_group = lambda key: normal_draw(key, people.mean, factor)
         return {"coefficients": jax.vmap(draw_group)(jax.random.split(key, len(layout[0])))}
 

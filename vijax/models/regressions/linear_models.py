@@ -85,8 +85,12 @@ def glm(
     [0.451 0.486]
     """
     require_one_index({"x": x, "y": y})
-    design, fixed = _Design(x), None if others else as_likelihood(likelihood)
-    likelihood_of = require_function(likelihood) if fixed is None else lambda hyper, stats: fixed
+    design = _Design(x)
+    if others:
+        likelihood_of = require_function(likelihood)
+    else:
+        fixed = as_likelihood(likelihood)
+        likelihood_of = lambda hyper, stats: fixed
     lik = likelihood_of({"prior_scale": as_float(prior_scale)}, expected_stats(others or {}))
     y = array_of_numbers("y", y)
     check_observations(y, design.shape[0], lik)
@@ -154,12 +158,10 @@ class _Design:
         self.shape = self.matrix.shape
         require(len(self.shape) == 2, argument, "a matrix (N, D)", f"shape {self.shape}")
         bad = _rows_not_finite(matrix)
-        actual = (
-            f"{len(bad)} rows that are not, the first row {bad[0]}, counted from 0"
-            if len(bad)
-            else ""
-        )
-        require(not len(bad), argument, "finite numbers", actual, "Remove or impute those rows.")
+        if len(bad):
+            actual = f"{len(bad)} rows that are not, the first row {bad[0]}, counted from 0"
+            remedy = "Remove or impute those rows."
+            require(False, argument, "finite numbers", actual, remedy)
 
     def check_columns(self, inputs: Any) -> None:
         """Raises ValueError unless new inputs are a matrix of as many columns."""
@@ -171,14 +173,12 @@ class _Design:
         """The offset of responses with this middle, as weights of the column of an intercept, or of
         the columns of all groups; zero without these columns
         (`vijax.models.regressions.measure.Place`)."""
-        weights = (
-            _constant(self.matrix) if self.sparse else place_of_columns(np.asarray(self.matrix))
-        )
+        matrix = self.matrix
+        weights = _constant(matrix) if self.sparse else place_of_columns(np.asarray(matrix))
         if weights is None:
             return constant_place(0.0)
-        return (lambda inputs: _weighted_sums(inputs, middle * weights)), _weighted_sums(
-            self.matrix, middle * weights
-        )
+        offset = lambda inputs: _weighted_sums(inputs, middle * weights)
+        return offset, offset(matrix)
 
 
 def _constant(matrix: Any) -> np.ndarray | None:
@@ -214,11 +214,11 @@ class _WeightView:
 
     def __init__(self, design: _Design):
         self.design = design
-        self.form = (
-            SparseFeatureForm.from_scipy(design.matrix)
-            if design.sparse
-            else FeatureForm(as_float(design.matrix))
-        )
+        self.form: SparseFeatureForm | FeatureForm
+        if design.sparse:
+            self.form = SparseFeatureForm.from_scipy(design.matrix)
+        else:
+            self.form = FeatureForm(as_float(design.matrix))
 
     def prior(self, scale: Array) -> Prior:
         """The prior of the weights, whitened by their prior scale."""
@@ -231,9 +231,8 @@ class _WeightView:
         self.design.check_columns(inputs)
         if not self.design.sparse:
             return _dense(inputs)
-        columns, values = padded_rows(
-            _Design(inputs, "inputs").matrix if _is_sparse(inputs) else _to_scipy(inputs)
-        )
+        matrix = _Design(inputs, "inputs").matrix if _is_sparse(inputs) else _to_scipy(inputs)
+        columns, values = padded_rows(matrix)
         return columns, as_float(values)
 
     def new(self, scale: Array, rows: Any) -> tuple[Any, Array]:

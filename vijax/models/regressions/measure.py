@@ -156,4 +156,6 @@ def place_of_columns(x: Float[np.ndarray, "N D"]) -> Float[np.ndarray, " D"] | N
         return None
     weights, _, rank, _ = np.linalg.lstsq(x, np.ones(len(x)), rcond=None)
     adds_up = np.max(np.abs(x @ weights - 1.0)) < PLACE_ROUNDS
-    return weights if rank == x.shape[1] and adds_up else None
+    if rank == x.shape[1] and adds_up:
+        return weights
+    return None

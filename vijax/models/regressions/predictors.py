@@ -82,7 +82,9 @@ class Predictors(Model):
         zeros = SitePosterior.zeros(prior.num_sites, _dtype(prior), prior).with_context(
             (prior, hyper)
         )
-        return zeros if sites is None else zeros.with_naturals([sites.linear, sites.precision])
+        if sites is None:
+            return zeros
+        return zeros.with_naturals([sites.linear, sites.precision])
 
     def elbo(
         self,
@@ -119,7 +121,9 @@ class Predictors(Model):
               put.
         """
         moments = self.predicted(*self._sites_and_hyper(posterior, hyper), self.rows(inputs))
-        return moments if self.measure is None else self.measure.outward(inputs, *moments)
+        if self.measure is None:
+            return moments
+        return self.measure.outward(inputs, *moments)
 
     def law(self, posterior: Any, hyper: Hyper | None = None) -> Likelihood:
         """The learnt p(y | z), in units of y; for `vijax.models.response`, say.
@@ -148,7 +152,8 @@ class Predictors(Model):
               put.
         """
         q, hyper = self._sites_and_hyper(posterior, hyper)
-        y = y if self.measure is None else self.measure.inward(inputs, y)
+        if self.measure is not None:
+            y = self.measure.inward(inputs, y)
         y, _ = observations(self.likelihood(hyper, _means_of_others(posterior)), y)
         return self.densities({**_others(posterior), Z: q}, hyper, self.rows(inputs), y)
 
@@ -171,7 +176,9 @@ class Predictors(Model):
     def _penalty_of_others(self, posterior: Any, hyper: Hyper | None) -> Float[Array, ""] | float:
         families = _others(posterior)
         prior = self.prior(self._hyper(hyper)) if families else {}
-        return sum(jnp.sum(q.kl(prior[name])) for name, q in families.items()) if families else 0.0
+        if families:
+            return sum(jnp.sum(q.kl(prior[name])) for name, q in families.items())
+        return 0.0
 
     def _hyper(self, hyper: Hyper | None) -> Hyper:
         values = self.hyper if hyper is None else hyper
@@ -296,11 +303,9 @@ def _bound(likelihood: LikelihoodOf) -> Callable[..., LocalElbo]:
             likelihood(hyper, other_stats), batch.data["y"], *jax.lax.stop_gradient(at), key
         )
         log_liks = _value_with_slopes(moments, at)
-        weights = (
-            jnp.ones_like(log_liks)
-            if batch.weights is None
-            else jnp.asarray(batch.weights, log_liks.dtype)
-        )
+        weights = jnp.ones_like(log_liks)
+        if batch.weights is not None:
+            weights = jnp.asarray(batch.weights, log_liks.dtype)
         is_finite = jnp.isfinite(moments.slope) & jnp.isfinite(moments.curvature)
         per_group = jax.lax.stop_gradient(jnp.where(is_finite, log_liks, jnp.nan))
         return LocalElbo(weighted_sum(weights, log_liks), jnp.sum(weights), per_group, None)
@@ -367,7 +372,9 @@ def _predict(
         """Mean and variance of the predictors of new inputs."""
         q = fit.posterior[Z]
         moments = predicted(q, tree.as_arrays(q.hyper), rows(inputs))
-        return moments if measure is None else measure.outward(inputs, *moments)
+        if measure is None:
+            return moments
+        return measure.outward(inputs, *moments)
 
     return predict
 
@@ -429,11 +436,9 @@ def _work_of_prediction(posterior: Any, hyper: Hyper, rows: Any, *y: Any) -> int
 
 def _others(posterior: Any) -> dict[str, Family]:
     """The other globals of a posterior."""
-    return (
-        {name: q for name, q in posterior.items() if name != Z}
-        if isinstance(posterior, Mapping)
-        else {}
-    )
+    if isinstance(posterior, Mapping):
+        return {name: q for name, q in posterior.items() if name != Z}
+    return {}
 
 
 def expected_stats(others: Mapping[str, Family]) -> dict[str, Any]:

@@ -44,7 +44,8 @@ def dynamics_prior(
     """The prior of the dynamics, the same for all states: x_t is a x_{t-1} plus noise."""
     dim, features = form.dim, form.num_features
     location = np.zeros((num_states, features, dim))
-    degrees = dim + 2.0 if degrees is None else degrees
+    if degrees is None:
+        degrees = dim + 2.0
     scale = np.eye(dim) / (degrees * variance)
     return MatrixNormalWishart.from_parameters(
         location, strength * np.eye(features), degrees, scale
@@ -73,7 +74,9 @@ def step_features(
 
 def step_changes(form: Form, x: Float[Array, "T D"]) -> Float[Array, "T D"]:
     """x_t - a x_{t-1} of every step of a known path."""
-    return x - form.persistence * lag_columns(x, 1) if form.num_lags else x
+    if form.num_lags:
+        return x - form.persistence * lag_columns(x, 1)
+    return x
 
 
 def known_steps(form: Form, y: Any, mask: Any) -> Bool[Array, "*batch T"]:
@@ -155,7 +158,8 @@ class Motion(NamedTuple):
             k, u, noise, fixed = inputs
             features = jnp.concatenate([before.ravel(), u, jnp.ones(1, u.dtype)])
             x = features @ self.coefficients[k] + self.root[k] @ noise
-            x = x + self.persistence * before[0] if len(before) else x
+            if len(before):
+                x = x + self.persistence * before[0]
             x = jnp.where(jnp.any(jnp.isnan(fixed)), x, fixed)
             return jnp.concatenate([x[None], before])[: len(before)], x
 

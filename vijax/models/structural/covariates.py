@@ -129,7 +129,8 @@ def _standards(design: formulas.Design) -> tuple[Float[np.ndarray, " P"], Float[
     x = design.rows.x
     has_intercept = "Intercept" in design.labels
     is_one = np.array([label == "Intercept" for label in design.labels])
-    scale = np.where(is_one, 1.0, x.std(0) if has_intercept else np.sqrt((x**2).mean(0)))
+    spread = x.std(0) if has_intercept else np.sqrt((x**2).mean(0))
+    scale = np.where(is_one, 1.0, spread)
     centre = np.where(is_one | (not has_intercept), 0.0, x.mean(0))
     return centre, spread_or_one(scale, centre)
 

@@ -28,7 +28,9 @@ def group_table(groups: int, stats: Any) -> tuple[TransposedDirichletStats, int]
 def word_table(groups: int, stats: Any) -> Float[Array, "W K"]:
     """Log probabilities of words by topic; with groups all words of the first group, then of the
     second, and so on."""
-    return group_table(groups, stats)[0].by_word if groups else _word_rows(stats["topics"])
+    if groups:
+        return group_table(groups, stats)[0].by_word
+    return _word_rows(stats["topics"])
 
 
 def conditional(
@@ -59,4 +61,6 @@ def conditional(
 
 
 def _word_rows(table: Any) -> Float[Array, "W K"]:
-    return table.by_word if isinstance(table, TransposedDirichletStats) else table.log.T
+    if isinstance(table, TransposedDirichletStats):
+        return table.by_word
+    return table.log.T

@@ -181,8 +181,10 @@ class Stm(Model):
         require_integers(num_draws=num_draws)
         require_integers(0, sweeps=sweeps)
         by_chain = corpus is None and sweeps > 0
-        table = self.table if table is None else table
-        corpus = self.data if corpus is None else corpus
+        if table is None:
+            table = self.table
+        if corpus is None:
+            corpus = self.data
         check_rows(corpus, table)
         design = self.covariates.design if formula is None else read_terms(formula, table)
         x = design.rows.x if formula is None and table is self.table else design.read_rows(table).x
@@ -346,7 +348,8 @@ def stm(
     from vijax.data import read
 
     corpus = read(corpus)
-    table = {"shares": np.zeros(corpus.num_documents)} if table is None else table
+    if table is None:
+        table = {"shares": np.zeros(corpus.num_documents)}
     check_index(corpus, table)
     # A file is read once, since it may change later.
     table = typed_table(table, () if content is None else (content,))
@@ -552,7 +555,9 @@ def _shares(
 
 
 def _estimate_law(estimate: Any) -> Any:
-    return estimate.law if isinstance(estimate, Point) else estimate
+    if isinstance(estimate, Point):
+        return estimate.law
+    return estimate
 
 
 def _words(groups: int, estimates: Estimates) -> Float[Array, "G K V"]:

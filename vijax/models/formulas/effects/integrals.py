@@ -193,7 +193,9 @@ def cholesky(a: Float[Array, "d d"]) -> Float[Array, "d d"]:
         for j in range(i + 1):
             remainder = a[i, j] - sum((f[i][k] * f[j][k] for k in range(j)), jnp.zeros((), a.dtype))
             f[i][j] = jnp.sqrt(remainder) if i == j else remainder / f[j][j]
-    return jnp.stack([jnp.stack(row) for row in f]) if d else a
+    if d:
+        return jnp.stack([jnp.stack(row) for row in f])
+    return a
 
 
 def forward(factor: Float[Array, "d d"], x: Float[Array, " d"]) -> Float[Array, " d"]:
@@ -211,7 +213,9 @@ def backward(factor: Float[Array, "d d"], x: Float[Array, " d"]) -> Float[Array,
     for i in reversed(range(x.size)):
         later = sum((factor[k, i] * y[k] for k in range(i + 1, x.size)), jnp.zeros((), x.dtype))
         y[i] = (x[i] - later) / factor[i, i]
-    return jnp.stack([y[i] for i in range(x.size)]) if y else x
+    if y:
+        return jnp.stack([y[i] for i in range(x.size)])
+    return x
 
 
 def _log_det(factor: Float[Array, "d d"]) -> Float[Array, ""]:
