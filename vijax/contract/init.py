@@ -1,8 +1,7 @@
-"""Starting posteriors. The results of mixture models depend on the start, so it is a choice, made
-by name.
+"""Starting posteriors. The results of mixture models depend on the start, so it is a choice.
 
 An `Init` is a function (key, context) -> posterior. All but `prior` read data: they choose locals,
-and start at the globals that these imply, lambda = eta + (N/S) sum_n grad E."""
+and start at the globals implied by them, lambda = eta + (N/S) sum_n grad E."""
 
 from __future__ import annotations
 
@@ -29,35 +28,28 @@ class Context(NamedTuple):
 
     energy: Any  # the model's `vijax.models.energies.energy.Energy`
     hyper: Any
-    prior: Product  # of the globals, flat for maximum likelihood
+    prior: Product  # the prior of the globals; flat for maximum likelihood
     batch: Minibatch | None
 
     def data(self) -> Minibatch:
-        """The data, with a row that counts in the place of padding.
-
-        Raises:
-          ValueError: there are no data.
-        """
+        """The data, with padding replaced by a row that counts. ValueError if there are no
+        data."""
         if self.batch is None:
             raise ValueError(
                 "batch: this model's start depends on the data: expected them as alg.init(key, "
-                "batch), got none. "
-                "vijax.fit gives them; or choose init=vijax.init.prior()."
+                "batch), got none. vijax.fit gives them; or choose init=vijax.init.prior()."
             )
         if self.batch.weights is None:
             return self.batch
-        return self.batch._replace(
-            data=fill_padding(self.batch.data, jnp.asarray(self.batch.weights))
-        )
+        data = fill_padding(self.batch.data, jnp.asarray(self.batch.weights))
+        return self.batch._replace(data=data)
 
     def weights(self) -> Float[Array, " groups"]:
         """Weights of the groups of `data`."""
         batch = self.data()
-        return (
-            jnp.ones(len(jax.tree.leaves(batch.data)[0]))
-            if batch.weights is None
-            else jnp.asarray(batch.weights)
-        )
+        if batch.weights is None:
+            return jnp.ones(len(jax.tree.leaves(batch.data)[0]))
+        return jnp.asarray(batch.weights)
 
     def counts(self) -> Bool[Array, " groups"]:
         """True for the groups of `data` that are no padding."""
@@ -73,32 +65,31 @@ class Context(NamedTuple):
         return self.energy.locals(jax.tree.map(lambda x: jnp.asarray(x[0]), self.data().data))
 
     def start_stats(self) -> PyTree:
-        """Mean statistics of the locals of every group where E-steps start."""
+        """Mean statistics of the locals of every group at the start of E-steps."""
         begin = self.energy.start or self.energy.locals
         means = lambda group: {name: q.expected_stats() for name, q in begin(group).items()}
         return jax.vmap(means)(jax.tree.map(jnp.asarray, self.data().data))
 
     def conditional(self, local_stats: PyTree) -> Product:
-        """The conditional of the globals, given statistics of the locals of every group. The proper
-        prior stands in where maximum likelihood has no law, as for an empty class."""
+        """The conditional of the globals, given statistics of the locals of every group. If maximum
+        likelihood has no law, as for an empty class, the proper prior is used."""
         batch = self.data()
         proper = self.energy.prior(self.hyper)
         stats = {name: q.expected_stats() for name, q in proper.items()}
         weights = self.weights()
 
         def total(stats: PyTree) -> Float[Array, ""]:
-            each = jax.vmap(lambda y, z: self.energy.fn({**stats, **z}, y, self.hyper))(
-                batch.data, local_stats
-            )
-            return weighted_sum(jnp.asarray(weights, each.dtype), each)
+            energy = lambda y, z: self.energy.fn({**stats, **z}, y, self.hyper)
+            energies = jax.vmap(energy)(batch.data, local_stats)
+            return weighted_sum(jnp.asarray(weights, energies.dtype), energies)
 
         scale = 1.0 if batch.num_groups is None else batch.num_groups / jnp.sum(weights)
         message = tree.scale(scale, proper.with_naturals(jax.grad(total)(stats)))
         if self.energy.prior_fn is not None:
             coupling = jax.grad(lambda s: self.energy.prior_fn(s, self.hyper))(stats)
             message = tree.add(message, proper.with_naturals(coupling))
-        implied = tree.add(self.prior, message)
-        return jax.tree.map(jnp.where, implied.in_domain(), implied, tree.add(proper, message))
+        law = tree.add(self.prior, message)
+        return jax.tree.map(jnp.where, law.in_domain(), law, tree.add(proper, message))
 
 
 Init = Callable[[PRNGKeyArray, Context], Product]
@@ -106,26 +97,27 @@ Init = Callable[[PRNGKeyArray, Context], Product]
 
 @cache_by_value
 def prior() -> Init:
-    """The prior: for models whose components cannot be exchanged."""
-    # Not context.prior: for maximum likelihood that is flat and has no mode.
+    """The prior, for models whose components cannot be exchanged."""
+    # Not context.prior, which for maximum likelihood is flat and has no mode.
     return lambda key, context: context.energy.prior(context.hyper)
 
 
 @cache_by_value
 def implied() -> Init:
-    """The globals that the locals imply where E-steps start (`energy_model(start=...)`); no key is
-    used."""
+    """The globals implied by the locals at the start of E-steps (`energy_model(start=...)`); no key
+    is used."""
     return lambda key, context: context.conditional(context.start_stats())
 
 
 @cache_by_value
 def drawn(names: tuple[str, ...] | None = None) -> Init:
-    """Locals drawn from the law where E-steps start, by what each group holds, wherever it stands;
-    the others at its mean. It tells apart what the prior holds equal: classes that can be
-    exchanged, factors about zero.
+    """Locals drawn from the laws at the start of E-steps; other locals at the means of these laws.
+
+    The draw of a group depends on its content, not on its index. It separates components that are
+    equal under the prior: classes that can be exchanged, factors about zero.
 
     Args:
-      names: the locals that are drawn; None: all.
+      names: the locals to draw; None is all.
 
     Raises:
       ValueError: when used, a name that no local has.
@@ -133,14 +125,15 @@ def drawn(names: tuple[str, ...] | None = None) -> Init:
 
     def start(key: PRNGKeyArray, context: Context) -> Product:
         data = jax.tree.map(jnp.asarray, context.data().data)
-        stats, begin = context.start_stats(), context.energy.start or context.energy.locals
-        chosen = tuple(stats) if names is None else names
-        strange = sorted(set(chosen) - set(stats))
+        stats = context.start_stats()
+        begin = context.energy.start or context.energy.locals
+        to_draw = tuple(stats) if names is None else names
+        strange = sorted(set(to_draw) - set(stats))
         require(not strange, "names", f"names among the locals {sorted(stats)}", strange)
         codes = exact_row_codes(data)
-        for name, own in zip(chosen, jax.random.split(key, len(chosen)), strict=True):
+        for name, name_key in zip(to_draw, jax.random.split(key, len(to_draw)), strict=True):
             draw = lambda group, key, name=name: begin(group)[name].sample_stats(key)
-            stats = {**stats, name: jax.vmap(draw)(data, row_keys(own, codes))}
+            stats = {**stats, name: jax.vmap(draw)(data, row_keys(name_key, codes))}
         return context.conditional(stats)
 
     return start
@@ -149,13 +142,13 @@ def drawn(names: tuple[str, ...] | None = None) -> Init:
 @cache_by_value
 @check_arguments
 def random_responsibilities(concentration: Positive = 1.0) -> Init:
-    """Classes of each group drawn from a symmetric Dirichlet, by what the group holds, wherever it
-    stands: equal groups have equal classes. When used, ValueError where the model has no
-    categorical local.
+    """Class probabilities of each group drawn from a symmetric Dirichlet. They depend on its
+    content, not on its index: equal groups have equal classes. When used, ValueError if the model
+    has no categorical local.
 
     Args:
       concentration: concentration of the symmetric Dirichlet, positive: 1 is diverse, 100
-          near-symmetric.
+        near-symmetric.
     """
 
     def start(key: PRNGKeyArray, context: Context) -> Product:
@@ -163,28 +156,26 @@ def random_responsibilities(concentration: Positive = 1.0) -> Init:
 
         def draw(q: Family, key: PRNGKeyArray) -> Any:
             if not isinstance(q, Categorical):
-                return jax.tree.map(
-                    lambda x: jnp.broadcast_to(x, (size, *x.shape)), q.expected_stats()
-                )
-            draw_one = lambda own: jax.random.loggamma(own, concentration, q.logits.shape)
-            weights = jax.vmap(draw_one)(row_keys(key, codes))
+                repeat = lambda x: jnp.broadcast_to(x, (size, *x.shape))
+                return jax.tree.map(repeat, q.expected_stats())
+            draw_weights = lambda key: jax.random.loggamma(key, concentration, q.logits.shape)
+            weights = jax.vmap(draw_weights)(row_keys(key, codes))
             return jax.vmap(lambda w: Categorical(w).expected_stats())(weights)
 
-        _the_class(context)
+        _find_class(context)
         codes = exact_row_codes(context.data().data)
         templates = context.templates()
         keys = jax.random.split(key, len(templates))
-        return context.conditional(
-            {name: draw(q, k) for (name, q), k in zip(templates.items(), keys, strict=True)}
-        )
+        stats = {name: draw(q, k) for (name, q), k in zip(templates.items(), keys, strict=True)}
+        return context.conditional(stats)
 
     return start
 
 
 @cache_by_value
 def near_symmetric() -> Init:
-    """Classes of each group drawn from a symmetric Dirichlet(100): all components are nearly
-    alike."""
+    """Class probabilities of each group from a symmetric Dirichlet(100): all components are nearly
+    equal."""
     return random_responsibilities(100.0)
 
 
@@ -193,21 +184,21 @@ def near_symmetric() -> Init:
 def kmeans_plus_plus(
     features: Callable[[PyTree], Array] | None = None, num_iters: Count = 100
 ) -> Init:
-    """Each group wholly in the class of the nearest centre: k-means++ seeds (Arthur and
-    Vassilvitskii 2007), each the best of some that are drawn, then rounds of Lloyd's algorithm
-    until no group changes class. When used, ValueError where the model has no categorical local.
+    """Each group entirely in the class of its nearest centre. The centres are k-means++ seeds
+    (Arthur and Vassilvitskii 2007), each the best of several draws, after rounds of Lloyd's
+    algorithm until no group changes class. When used, ValueError if the model has no categorical
+    local.
 
     Args:
-      features: group -> vector in which distances are taken; by default its first array, flattened.
-      num_iters: the largest number of rounds of Lloyd's algorithm, not negative.
+      features: group -> vector for distances; by default its first array, flattened.
+      num_iters: largest number of rounds of Lloyd's algorithm, not negative.
     """
 
     def start(key: PRNGKeyArray, context: Context) -> Product:
-        name, q = _the_class(context)
+        name, q = _find_class(context)
         data = jax.tree.map(jnp.asarray, context.data().data)
-        points = (jax.vmap(features)(data) if features else context.vectors()).astype(
-            jnp.result_type(float)
-        )
+        vectors = jax.vmap(features)(data) if features else context.vectors()
+        points = vectors.astype(jnp.result_type(float))
         codes = exact_row_codes(context.vectors() if features is None else points)
         labels = nearest_labels(key, points, context.weights(), q.num_classes, num_iters, codes)
         return context.conditional({**context.start_stats(), name: q.stats(labels)})
@@ -217,19 +208,19 @@ def kmeans_plus_plus(
 
 @cache_by_value
 def nearest(centres: Any) -> Init:
-    """Each group wholly in the class of the nearest of K given centres; no key is used.
+    """Each group entirely in the class of the nearest of K given centres; no key is used.
 
     Raises:
-      ValueError: centres that are no array (K, D), or another number of them than of classes.
+      ValueError: centres that are no array (K, D), or not as many as classes.
     """
-    given = np.asarray(centres)
-    require(given.ndim == 2, "centres", "an array of shape (K, D)", f"shape {given.shape}")
+    rows = np.asarray(centres)
+    require(rows.ndim == 2, "centres", "an array of shape (K, D)", f"shape {rows.shape}")
 
     def start(key: PRNGKeyArray, context: Context) -> Product:
-        name, q = _the_class(context)
-        require(len(given) == q.num_classes, "centres", f"{q.num_classes} of them", len(given))
+        name, q = _find_class(context)
+        require(len(rows) == q.num_classes, "centres", f"{q.num_classes} of them", len(rows))
         dtype = jnp.result_type(float)
-        labels = _closest(context.vectors().astype(dtype), jnp.asarray(given, dtype))
+        labels = _closest(context.vectors().astype(dtype), jnp.asarray(rows, dtype))
         return context.conditional({**context.start_stats(), name: q.stats(labels)})
 
     return start
@@ -244,12 +235,14 @@ def nearest_labels(
     codes: UInt32[Array, " N"] | None = None,
 ) -> Int[Array, " N"]:
     """Labels of the nearest centre after k-means++ seeding and at most `num_iters` rounds of
-    Lloyd's algorithm. Seeds are drawn by the `codes` of points (`vijax.xla.content_keys`; None:
-    those of the points) and by their weights: the order of points does not count, and one of weight
-    2 is the same as two."""
+    Lloyd's algorithm.
+
+    Seeds depend on the `codes` of points (`vijax.xla.content_keys`; None computes them from the
+    points) and on their weights: the order of points does not matter, and a point of weight 2
+    counts as two points."""
     codes = exact_row_codes(points) if codes is None else codes
     weights = weights.astype(points.dtype)
-    # About their mean, where distances by norms and products lose no digits.
+    # Distances by norms and products lose no digits if the mean is zero.
     points = points - (weights @ points / jnp.sum(weights))[None]
     seeds = _seeds(key, points, weights, num_classes, jnp.argsort(codes))
 
@@ -261,9 +254,9 @@ def nearest_labels(
         new = _closest(points, centres)
         return centres, new, jnp.any((new != labels) & (weights > 0)), i + 1
 
-    unsettled = lambda carry: carry[2] & (carry[3] < num_iters)
+    goes_on = lambda carry: carry[2] & (carry[3] < num_iters)
     start = seeds, _closest(points, seeds), jnp.array(True), 0
-    return jax.lax.while_loop(unsettled, lloyd, start)[1]
+    return jax.lax.while_loop(goes_on, lloyd, start)[1]
 
 
 def _seeds(
@@ -273,54 +266,51 @@ def _seeds(
     num_classes: int,
     order: Int[Array, " N"],
 ) -> Float[Array, "K D"]:
-    """Centres drawn one after the other in proportion to the squared distance from the earlier
-    ones: the best of a few draws, which leaves the least distance."""
+    """Centres drawn in turn with probabilities proportional to the squared distance from the
+    earlier ones. Each is the best of a few draws: the one that leaves the smallest distances."""
     keys, norms = jax.random.split(key, num_classes), jnp.sum(points**2, 1)
-    first = points[_drawn(keys[0], weights, order, ())]
+    first = points[_draw_indices(keys[0], weights, order, ())]
     centres = jnp.zeros((num_classes, points.shape[1]), points.dtype).at[0].set(first)
     trials = 2 + int(math.log(num_classes))
-    tiny = float(np.finfo(np.float32).tiny)  # points all alike: any is as good a centre
+    tiny = float(np.finfo(np.float32).tiny)  # if all points are equal, any is a centre
 
     def seed(k: Int[Array, ""], carry: tuple) -> tuple:
         centres, distances = carry
-        drawn = _drawn(keys[k], distances * weights, order, (trials,))
-        squares = norms[drawn][:, None] + norms[None] - 2 * points[drawn] @ points.T
-        left = jnp.minimum(distances[None], jnp.maximum(squares, 0.0) + tiny)
-        best = jnp.argmin(left @ weights)
-        return centres.at[k].set(points[drawn[best]]), left[best]
+        candidates = _draw_indices(keys[k], distances * weights, order, (trials,))
+        products = 2 * points[candidates] @ points.T
+        squares = norms[candidates][:, None] + norms[None] - products
+        remaining = jnp.minimum(distances[None], jnp.maximum(squares, 0.0) + tiny)
+        best = jnp.argmin(remaining @ weights)
+        return centres.at[k].set(points[candidates[best]]), remaining[best]
 
-    return jax.lax.fori_loop(
-        1, num_classes, seed, (centres, jnp.sum((points - first[None]) ** 2, 1) + tiny)
-    )[0]
+    distances = jnp.sum((points - first[None]) ** 2, 1) + tiny
+    return jax.lax.fori_loop(1, num_classes, seed, (centres, distances))[0]
 
 
-def _drawn(
+def _draw_indices(
     key: PRNGKeyArray, chances: Float[Array, " N"], order: Int[Array, " N"], shape: tuple[int, ...]
 ) -> Int[Array, ...]:
-    """Places drawn in proportion to their chances, laid out in this order: as many numbers are
-    drawn as places are asked for, so that neither padding nor the number of rows counts."""
+    """Indices drawn in proportion to their chances, which are accumulated in this order. It draws
+    one random number for each result, so neither padding nor the number of rows matters."""
     ends = jnp.cumsum(chances[order])
-    at = jax.random.uniform(key, shape, chances.dtype) * ends[-1]
-    within = jnp.searchsorted(ends, at, side="right")
+    target = jax.random.uniform(key, shape, chances.dtype) * ends[-1]
+    index = jnp.searchsorted(ends, target, side="right")
     last = jnp.max(jnp.where(chances[order] > 0, jnp.arange(len(order)), 0))
-    return order[jnp.minimum(within, last)]
+    return order[jnp.minimum(index, last)]
 
 
 def _closest(points: Float[Array, "N D"], centres: Float[Array, "K D"]) -> Int[Array, " N"]:
-    """argmin_k |x - c_k|^2, the norm of x left out."""
+    """argmin_k |x - c_k|^2, without the norm of x."""
     return jnp.argmin(jnp.sum(centres**2, 1)[None] - 2 * points @ centres.T, axis=1)
 
 
-def _the_class(context: Context) -> tuple[str, Categorical]:
-    """The name of the first categorical local, and its law in the first group."""
+def _find_class(context: Context) -> tuple[str, Categorical]:
+    """The name of the first categorical local, and its law in the first group. ValueError if there
+    is none."""
     templates = context.templates()
     classes = [(name, q) for name, q in templates.items() if isinstance(q, Categorical)]
-    found = {name: type(q).__name__ for name, q in templates.items()}
-    require(
-        bool(classes),
-        "init",
-        "a model with a categorical local",
-        f"locals {found}",
-        "Use vijax.init.prior().",
-    )
+    kinds = {name: type(q).__name__ for name, q in templates.items()}
+    expected = "a model with a categorical local"
+    remedy = "Use vijax.init.prior()."
+    require(bool(classes), "init", expected, f"locals {kinds}", remedy)
     return classes[0]

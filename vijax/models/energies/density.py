@@ -23,7 +23,7 @@ from vijax import constrain
 from vijax.checks import require, require_positive, traceable
 from vijax.contract.array_checks import check_arrays, check_finite, check_lengths, check_numbers
 from vijax.contract.batch import DataForm, Minibatch, fill_padding, one_group, weighted_sum
-from vijax.contract.intake import array, cast, found_kinds
+from vijax.contract.intake import array, cast, trace_kinds
 from vijax.contract.model import Hyper, LocalElbo, Model, num_arguments
 from vijax.contract.queries import answers, user_generative
 from vijax.contract.variables import Free, FreeVariables, Variables, check_apart
@@ -143,7 +143,7 @@ class LogDensity(FreeVariables):
         """Groups of data, cast to the types that the density reads."""
         shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), groups)
         x = to_device(np.zeros(self.variables.dim, jnp.result_type(float)))
-        return cast(found_kinds(shapes, lambda groups: self.log_liks_at(x, groups)), groups)
+        return cast(trace_kinds(shapes, lambda groups: self.log_liks_at(x, groups)), groups)
 
     def point(self, hyper: Hyper, z: Float[Array, " D"]) -> Float[Array, " D"]:
         """The free coordinates at coordinates of the guide."""

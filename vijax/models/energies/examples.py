@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from vijax.checks import require
-from vijax.contract.intake import Kind, found_kinds
+from vijax.contract.intake import Kind, trace_kinds
 from vijax.families.base import as_array
 from vijax.tree import to_device
 
@@ -71,7 +71,7 @@ def array_kinds(example: PyTree, read: Any) -> list[Kind]:
     """The kind of each array of a group. Booleans are masks; integers are numbers, unless `read`, a
     function of a group, uses them as indices."""
     arrays = array_shapes(jax.tree.map(as_array, example))
-    kinds = found_kinds(arrays, read)
+    kinds = trace_kinds(arrays, read)
     return [
         "mask" if x.dtype == bool else kind
         for kind, x in zip(kinds, jax.tree.leaves(arrays), strict=True)

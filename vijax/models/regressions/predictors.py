@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vijax import tree
 from vijax.checks import require
 from vijax.contract.batch import DataForm, Minibatch, weighted_sum
-from vijax.contract.intake import Kind, cast, check, found_kinds
+from vijax.contract.intake import Kind, cast, check, trace_kinds
 from vijax.contract.model import ByEntry, Hyper, LocalElbo, Model
 from vijax.contract.queries import answers
 from vijax.data.schema.named_columns import Names, order_by_names
@@ -281,7 +281,7 @@ def observations(likelihood: Likelihood, y: Any) -> tuple[Any, Any]:
     leaves, structure = jax.tree.flatten(jax.tree.map(as_array, y))
     shapes_of_one = [jax.ShapeDtypeStruct(np.shape(x)[1:], jnp.result_type(x)) for x in leaves]
     read = lambda y: likelihood.log_prob(y, jnp.zeros(()))
-    kinds: list[Kind] = found_kinds(jax.tree.unflatten(structure, shapes_of_one), read)
+    kinds: list[Kind] = trace_kinds(jax.tree.unflatten(structure, shapes_of_one), read)
     check(kinds, y, "y")
     return jax.tree.map(to_device, cast(kinds, y)), jax.tree.unflatten(structure, kinds)
 
