@@ -319,8 +319,7 @@ def _modelled_columns(
     times: tuple[str, ...],
     listing: Any,
 ) -> tuple[list[Column], str, np.ndarray]:
-    """The columns to model, the unused columns in words, and a mask of the rows that lack a
-    cell."""
+    """The columns to model, the unused columns in words, and a mask of incomplete rows."""
     needed = [column for column in (target, group) if column]
     free = [
         column
@@ -719,8 +718,7 @@ def _steps(config: Any, number: int) -> dict[str, Any]:
 
 
 def _text_column(data: str, section: Any) -> str | None:
-    """The column `text`, or else the column of the longest texts; None for a source without
-    columns."""
+    """The column `text`, or else the column of the longest texts; None if it has no columns."""
     path = fetch(data) if is_url(data) else Path(data).expanduser()
     if path_kind(path) != "a file":
         return None

@@ -145,8 +145,7 @@ def new_rows(
 def rows_ahead(
     run: FittedRun, table: Any, data: Any, key: PRNGKeyArray, num_draws: int, num_steps: int
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """The next steps of each sequence of a table, and the columns beside; `data` is for the
-    model."""
+    """The next steps of each sequence of a table (`data` for the model), and the columns beside."""
     y, mask = check_data(run, data)
     draws = np.asarray(run.fit.forecast(key, num_draws, (y, mask), num_steps))
     steps = np.tile(np.arange(1, num_steps + 1), len(y))

@@ -45,7 +45,7 @@ function plain(text) {
   return text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
 }
 
-// As `quoted` of vijax/app/drawing/exports.py: what a spreadsheet would run gets a single quote in front.
+// As `guard_formula` of vijax/app/drawing/exports.py: what a spreadsheet would run gets a single quote in front.
 function quoted(text) {
   const formula = /^'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
   const number = /^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$/;
