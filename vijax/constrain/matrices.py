@@ -48,8 +48,7 @@ class positive_definite(Constraint):
         return jnp.sum(math.log(2.0) + powers * logs)
 
     def holds(self, x: Float[Array, "*batch D D"]) -> Bool[Array, "*batch D D"]:
-        """True for all entries of a matrix that is symmetric to rounding and has a Cholesky
-        factor."""
+        """True for matrices that are symmetric to rounding and have a Cholesky factor."""
         require_square("x", x)
         largest = jnp.max(jnp.abs(x), (-2, -1), keepdims=True)
         is_symmetric = jnp.abs(x - x.mT) <= 1e-4 * largest

@@ -118,8 +118,7 @@ def seconds(path: Path) -> float:
 
 
 def read_curves(path: Path) -> Curves:
-    """ELBO per word (or datum) of every step, and the held-out scores, against passes over the
-    data."""
+    """ELBO per word (or datum) of all steps, and held-out scores, against passes over the data."""
     records = list(read(path))
     steps = [record for record in records if record["kind"] == "step"]
     scores = [record for record in records if record["kind"] == "held_out"]

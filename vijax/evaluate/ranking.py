@@ -190,8 +190,7 @@ def _vectors(users: Any, items: Any, taken: Any) -> tuple[np.ndarray, np.ndarray
 
 
 def _matrix(values: Any, name: str, shape: tuple[int, int]) -> Any:
-    """A dense or sparse matrix in compressed rows; ValueError naming it if the shape does not
-    fit."""
+    """A matrix in compressed rows; ValueError naming it if the shape does not fit."""
     if hasattr(values, "to_scipy"):
         values = values.to_scipy()
     matrix = scipy.sparse.csr_array(values)

@@ -54,8 +54,7 @@ class Score(NamedTuple):
     def of(
         cls, log_probs, num_tokens, rows=None, num_skipped: int = 0, units=("document", "word")
     ) -> Score:
-        """The score of documents from the log probability and the number of scored tokens of each
-        document."""
+        """The score from the log probability and the number of scored tokens of each document."""
         log_probs = np.asarray(log_probs, np.float64)
         num_tokens = np.asarray(num_tokens, np.int64)
         if rows is None:
@@ -112,8 +111,7 @@ def ratio_estimate(
 
 
 class Agreement(NamedTuple):
-    """The agreement of two labellings of the same rows, 0 to 1, with its standard error over the
-    rows."""
+    """The agreement of two labellings of rows, 0 to 1, with its standard error over the rows."""
 
     mean: float
     standard_error: float
@@ -285,8 +283,7 @@ def documents_with(corpus: Corpus, leading: Int[np.ndarray, "K n"]) -> Int[np.nd
 
 
 def _mean_npmi(joint: Float[np.ndarray, "K n n"]) -> Float[np.ndarray, " K"]:
-    """Mean NPMI over pairs of words, from the frequencies of pairs, and of single words on the
-    diagonal."""
+    """Mean NPMI over pairs, from frequencies of pairs, and of single words on the diagonal."""
     single = np.diagonal(joint, axis1=1, axis2=2)
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.log(joint / (single[:, :, None] * single[:, None, :])) / -np.log(joint)

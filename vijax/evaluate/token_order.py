@@ -104,8 +104,7 @@ def _number(seed: Sequence[int]) -> np.uint64:
 
 
 def _mix_bits(x: Any) -> UInt64[np.ndarray, ...]:
-    """64 bits of which each depends on all bits of x: a step of SplitMix64 (Steele, Lea and Flood
-    2014)."""
+    """A step of SplitMix64 (Steele, Lea and Flood 2014): every bit depends on all bits of x."""
     x = x + GOLDEN
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -151,8 +151,7 @@ _keys_of_rows = quick_jit(row_keys)
 def token_rows(
     corpus: Corpus, key: PRNGKeyArray, elements_per_token: int
 ) -> Iterator[tuple[TokenRows, Int[np.ndarray, " rows"]]]:
-    """The documents as padded rows of tokens, and their rows in the corpus; padding rows come
-    last."""
+    """The documents as padded rows of tokens, and their rows in the corpus; padding is last."""
     shuffle_key, draws_key = keys.split(key)
     order = token_order(corpus, shuffle_key)
     words = corpus.indices[order.entries]

@@ -1,5 +1,4 @@
-"""The unit of a held-out score, as in its text: nats per word, row or step, or a measure of
-rankings."""
+"""The unit of a held-out score, from its text: nats per word, row or step, or one of rankings."""
 
 from __future__ import annotations
 

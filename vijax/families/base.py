@@ -58,8 +58,7 @@ def allow_broadcasting(method: Callable) -> Callable:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def family(cls: type[F]) -> type[F]:
-    """Class decorator: a frozen dataclass, registered as a pytree whose leaves are the natural
-    parameters."""
+    """Class decorator: a frozen dataclass and pytree whose leaves are the natural parameters."""
     for name in VALUE_METHODS & set(vars(cls)):
         setattr(cls, name, allow_broadcasting(vars(cls)[name]))
     return register(dataclasses.dataclass(frozen=True)(cls))
@@ -126,8 +125,7 @@ class Family(abc.ABC):
 
     @abc.abstractmethod
     def sample(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> Any:
-        """Draws x ~ q, pathwise differentiable in lambda if x is continuous; the axes of `shape`
-        lead."""
+        """Draws x ~ q, the axes of `shape` first; pathwise differentiable if x is continuous."""
 
     @abc.abstractmethod
     def mean(self) -> Any:
@@ -294,8 +292,7 @@ class Family(abc.ABC):
         return tree.subtract(self, other).dot(mu) - self.log_normalizer() + target.log_normalizer()
 
     def kl_to_prior(self, prior: Self) -> Float[Array, "*batch"]:
-        """KL(self || prior) as a step evaluates it; cheaper if a family can reuse parts of the
-        step."""
+        """KL(self || prior) in a step; cheaper if a family can reuse parts of the step."""
         return self.kl(prior)
 
     def plain(self) -> Family:
@@ -313,8 +310,7 @@ class Family(abc.ABC):
         return self
 
     def fisher_product(self, tangent: Self) -> Statistics:
-        """F(lambda) v: the change of the mean parameters when lambda moves by v (one forward
-        derivative)."""
+        """F(lambda) v: the change of the mean parameters when lambda moves by v."""
         means = lambda naturals: self.with_naturals(naturals).expected_stats()
         return jax.jvp(means, (tree.parameters(self),), (tree.parameters(tangent),))[1]
 

@@ -126,8 +126,7 @@ class Product(Family, Mapping[str, Family]):
 
     @classmethod
     def tree_unflatten(cls, static: tuple, children: Any) -> Self:
-        """The product of these children, without validation: JAX puts placeholders at the
-        leaves."""
+        """The product of these children; not validated, because JAX passes placeholders."""
         names, batch_ndim = static
         return _rebuild(cls, dict(zip(names, children, strict=True)), batch_ndim)
 

@@ -1,5 +1,4 @@
-"""A model at given values of its globals, with or without a fit: log likelihood, locals, log
-prior."""
+"""A model at given values of its globals, also without a fit: log likelihood, locals, prior."""
 
 from __future__ import annotations
 

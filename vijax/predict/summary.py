@@ -1,5 +1,4 @@
-"""A table of a posterior: mean, standard deviation and interval of every number, by name and
-coordinate."""
+"""A table of a posterior: mean, standard deviation and interval of every number."""
 
 from __future__ import annotations
 

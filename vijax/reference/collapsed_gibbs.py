@@ -192,8 +192,7 @@ def sweep(
 def _move(
     tables: tuple, document: Array, word: Array, topic: Array, new_topic: Array, weight: Array
 ) -> tuple:
-    """The counts after a token of each lane has moved to its new topic; `weight` is 0 for
-    padding."""
+    """The counts after a token of each lane got a new topic; `weight` is 0 for padding."""
     by_document, by_word, by_topic = tables
     topics = jnp.concatenate([topic, new_topic])
     change = jnp.concatenate([-weight, weight])
@@ -228,8 +227,7 @@ def posterior_mean(counts: Counts, prior: Prior) -> Float[Array, "K V"]:
 
 # --- lanes of tokens ------------------------------------------------------------------------------
 class Lanes(NamedTuple):
-    """Tokens by step and lane. A document is in one lane: the tokens of a step have different
-    documents."""
+    """Tokens by step and lane; the tokens of a step have different documents."""
 
     words: Int[Array | np.ndarray, "steps lanes"]  # word of each token; 0 in padding
     # Document of each token; D in padding, which is at the ends of lanes

@@ -102,8 +102,7 @@ def _chain(
     constant = jnp.sum(jax.vmap(lambda y: log_likelihood(zeros, y)[0])(y))
 
     def conditional(labels: Int[Array, " N"]) -> tuple[Float[Array, " K"], Family]:
-        """Exact conditionals of weights and components given the labels; label K means no
-        component."""
+        """Conditionals of weights and components given labels; label K means no component."""
         add = lambda lam, eta: lam.at[labels].add(eta, mode="drop")
         return concentration.at[labels].add(1.0, mode="drop"), jax.tree.map(add, prior, etas)
 

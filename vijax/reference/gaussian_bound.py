@@ -1,5 +1,4 @@
-"""The best Gaussian approximation of a density by a general optimiser, L-BFGS on (m, L), to judge
-E-steps."""
+"""The best Gaussian approximation of a density by L-BFGS on (m, L), to judge E-steps."""
 
 from __future__ import annotations
 

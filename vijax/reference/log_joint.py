@@ -1,5 +1,4 @@
-"""The log joint density of a model written as an energy, with locals summed or integrated out
-exactly."""
+"""The log joint density of an energy model, with locals summed or integrated out exactly."""
 
 from __future__ import annotations
 

@@ -54,8 +54,7 @@ class Moved(NamedTuple):
 
     @property
     def clear(self) -> list[str]:
-        """Globals with a mean or deviation that has moved by more standard errors than noise
-        explains."""
+        """Globals with a mean or standard deviation that has moved by more than noise."""
         count = 2 * sum(np.size(x) for x in jax.tree.leaves(self.mean))
         limit = special.ndtri(1 - 0.5 * FALSE_ALARMS / count)
         return [name for name in self.mean if self._largest_move(name)[0] > limit]
@@ -177,8 +176,7 @@ def _bind(
 
 
 def _covariance(x: Float[Array, "chains D"]) -> Float[Array, "D D"] | Float[Array, " D"]:
-    """Covariance of the draws; only their variances unless there are ten times as many draws as
-    numbers."""
+    """Covariance of the draws; only variances if there are fewer than ten draws for a number."""
     variances = jnp.maximum(jnp.var(x, axis=0), jnp.finfo(x.dtype).tiny ** 0.5)
     if len(x) < 10 * x.shape[1]:
         return variances

@@ -309,8 +309,7 @@ def _find_optimum(objective: OnDraws, start: np.ndarray) -> np.ndarray:
 
 
 def _check_frame(frame: Frame | None) -> None:
-    """ValueError unless q is independent normals of free coordinates; other guides have no
-    correction."""
+    """ValueError unless q is independent normals of free coordinates."""
     if frame is None:
         return
     draws = "draw from this one, which has covariances: fit.sample"

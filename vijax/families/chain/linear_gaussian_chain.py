@@ -150,8 +150,7 @@ class LinearGaussianChain(Family):
         return self.mean()
 
     def in_domain(self) -> Self:
-        """True if all blocks of the block elimination are positive definite, and `linear` is
-        finite."""
+        """True if all eliminated blocks are positive definite, and `linear` is finite."""
 
         def is_valid(mask: Any, *p: Any) -> Array:
             factors = chains.eliminate(p).factor
@@ -165,8 +164,7 @@ class LinearGaussianChain(Family):
         return LinearGaussianChainStats(*self._map_chains(moments))
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(x), as the product of the laws of x_t given x_{t+1}, without a difference of large
-        numbers."""
+        """log q(x) from the laws of x_t given x_{t+1}, without a difference of large numbers."""
         if self.mask is not None:
             return super().log_prob(x)
         log_prob = lambda x, *p: chains.chain_log_prob(chains.eliminate(p), p[2], x)

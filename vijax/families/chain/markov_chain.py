@@ -153,8 +153,7 @@ class MarkovChain(Family):
         return self.mean()
 
     def variance(self) -> Float[Array, "*batch T K"]:
-        """p (1 - p), the variances of the one-hot states. States have no order, so there are no
-        quantiles."""
+        """p (1 - p), the variances of the one-hot states; states have no quantiles."""
         return self.mean() * complements(self.mean())
 
     def mode(self) -> Int[Array, "*batch T"]:

@@ -123,8 +123,7 @@ class DirichletOfPairs(Family):
 def _log_gammas(
     key: PRNGKeyArray, c: Float[Array, " n"], count: Int[Array, ""] | int
 ) -> Float[Array, " n"]:
-    """Logarithms of gamma draws, block by block up to the first `count`; further entries are
-    padding."""
+    """Logarithms of gamma draws, block by block; entries from `count` on are padding."""
     size = min(_BLOCK, c.size)
     padded = jnp.pad(c, (0, -c.size % size), constant_values=1.0).reshape(-1, size)
 

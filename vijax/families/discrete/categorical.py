@@ -131,8 +131,7 @@ class Categorical(Discrete):
         return self.probs
 
     def variance(self) -> Float[Array, "*batch K"]:
-        """p (1 - p), the variances of the one-hot vector. Classes have no order, so there are no
-        quantiles."""
+        """p (1 - p), the variances of the one-hot vector; classes have no quantiles."""
         return self.probs * complements(self.probs)
 
     def mode(self) -> Int[Array, "*batch"]:
@@ -148,8 +147,7 @@ class Categorical(Discrete):
         return -jnp.sum(self.probs * self.log_probs, -1)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """sum_k p_k (log p_k - log p'_k), from terms that are not negative
-        (`relative_entropy_terms`)."""
+        """sum_k p_k (log p_k - log p'_k) from `relative_entropy_terms`, which are not negative."""
         return jnp.sum(relative_entropy_terms(self.log_probs, other.log_probs), -1)
 
     def fisher_product(self, tangent: Self) -> CategoricalStats:

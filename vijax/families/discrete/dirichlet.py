@@ -156,8 +156,7 @@ class Dirichlet(Family):
         return jnp.where(on_simplex[..., 0], total_log_density(kernels) - gaps, -jnp.inf)
 
     def fisher_solve(self, cotangent: DirichletStats) -> Self:
-        """F^-1 g = w g + w (sum w g) / D, w = 1 / psi'(c) (Sherman-Morrison); D as in
-        `_curvature`."""
+        """F^-1 g = w g + w (sum w g) / D (Sherman-Morrison), w and D from `_curvature`."""
         w, inverse_d = _curvature(self.concentration)
         scaled = w * cotangent.log
         return type(self)(scaled + w * (_sum_of_draws(scaled) * inverse_d))
@@ -165,8 +164,7 @@ class Dirichlet(Family):
     def sample(
         self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
     ) -> Float[Array, "*shape_batch v"]:
-        """x ~ q: normalised gammas. Small components underflow to 0, but `sample_stats` gives their
-        logarithms."""
+        """x ~ q: normalised gammas. Small components underflow; `sample_stats` has their logs."""
         return jnp.exp(self.sample_stats(key, shape).log)
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> DirichletStats:
@@ -338,8 +336,7 @@ def share_excess(c: Array, c2: Array, total_change: Array, growth: Array) -> Arr
 
 
 def _largest_remainder(x: Array, r: Array, x2: Array, r2: Array, dx: Array, dr: Array) -> Array:
-    """R(x, x') - R(x + r, x' + r'). Only the third term may be large, and it is right to
-    rounding."""
+    """R(x, x') - R(x + r, x' + r'). Only the third term may be large; it is exact to rounding."""
     gap = special.stirling_gap
     total = x + r
     gaps = (gap(x2) - gap(x2 + r2)) - (gap(x) - gap(total))

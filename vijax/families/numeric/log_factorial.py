@@ -50,8 +50,7 @@ def log_factorial_gap(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def deviance(x: Float[Array, "*shape"], log_mean: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """x log(x / m) - x + m for counts x and means m = exp(log_mean), without a difference of large
-    terms."""
+    """x log(x / m) - x + m for counts x, m = exp(log_mean), without a large difference."""
     count = jnp.maximum(x, 1.0)
     mean = jnp.exp(log_mean)
     excess = log_excess((mean - count) / count, log_mean - jnp.log(count))

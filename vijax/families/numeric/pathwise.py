@@ -180,8 +180,7 @@ def _log1p_and_remainder(t: Float[Array, "*shape"]) -> tuple[Array, Array]:
 
 # --- random variates ------------------------------------------------------------------------------
 def _normal_log_uniform32(seed: Array, round_: Array, index: Array) -> tuple[Array, Array]:
-    """A standard normal, accurate up to its 2^-32 tails, and the log of a uniform, each from one
-    word."""
+    """A standard normal, accurate up to 2^-32 tails, and a log uniform, each from one word."""
     for_normal, for_uniform = threefry2x32(
         seed[0], seed[1], index, jnp.broadcast_to(round_, index.shape)
     )

@@ -34,8 +34,7 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617
 
 
 def _use_in_float64(exact: Callable) -> Callable[[Callable], Callable]:
-    """Decorator of a function for float32, which calls `exact` for float64; NaN where x is not
-    positive."""
+    """Decorator of a function for float32: float64 calls `exact`; NaN where x is not positive."""
 
     def decorate(fast: Callable) -> Callable:
         @functools.wraps(fast)
@@ -209,8 +208,7 @@ def stirling_divergence(
 def log_minus_digamma_drop(
     x: Float[Array, "*shape"], r: Float[Array, "*shape"]
 ) -> Float[Array, "*shape"]:
-    """e(x) - e(x + r), e = log - psi, for r >= 0, however small beside x. It has no derivative
-    rule."""
+    """e(x) - e(x + r), e = log - psi, for r >= 0, however small; it has no derivative rule."""
     x2 = x + r
     if x.dtype == jnp.float64:
         return log_minus_digamma(x) - log_minus_digamma(x2)
@@ -228,8 +226,7 @@ def expm1_minus_identity(y: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def excess_over_log(m: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """m - 1 - log m, which is not negative; accurate for m near 1 and for m that vanishes beside
-    1."""
+    """m - 1 - log m, which is not negative; accurate for m near 1 and for m near 0."""
     return log_excess(m - 1.0, jnp.log(m))
 
 

@@ -80,8 +80,7 @@ class Bernoulli(Discrete):
         return (self.logit > 0).astype(jnp.int32)
 
     def log_prob(self, x: Any) -> Float[Array, "*batch"]:
-        """log q(x), without a difference of large numbers; minus infinity if x is neither 0 nor
-        1."""
+        """log q(x), without a difference of large numbers; -inf if x is neither 0 nor 1."""
         (x,) = self.stats(x)
         log_prob = jnp.where(x == 1, log_sigmoid(self.logit), log_sigmoid(-self.logit))
         return jnp.where((x == 0) | (x == 1), log_prob, -jnp.inf)
@@ -91,8 +90,7 @@ class Bernoulli(Discrete):
         return self.probs * softplus(-self.logit) + complement * softplus(self.logit)
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """KL(self || other), a sum of two terms that are not negative
-        (`relative_entropy_terms`)."""
+        """KL(self || other), the sum of two `relative_entropy_terms`, which are not negative."""
 
         def term(sign: int) -> Array:
             log_p, log_p2 = log_sigmoid(sign * self.logit), log_sigmoid(sign * other.logit)

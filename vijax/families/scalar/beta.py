@@ -126,8 +126,7 @@ class Beta(Family):
     def sample(
         self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
     ) -> Float[Array, "*shape_batch"]:
-        """x ~ q. For small parameters it rounds to 0 or 1, but `sample_stats` keeps both
-        logarithms."""
+        """x ~ q. Small parameters give rounded 0 or 1; `sample_stats` keeps both logarithms."""
         return jnp.exp(self.sample_stats(key, shape).log)
 
 

@@ -59,8 +59,7 @@ class Gamma(Family):
     @classmethod
     @constructor
     def from_shape_rate(cls, shape: Any, rate: Any) -> Self:
-        """Gammas of this shape and rate, broadcast; ValueError unless both are positive and
-        finite."""
+        """Gammas of this shape and rate, broadcast; ValueError unless positive and finite."""
         xp, *values = numpy_or_jax(*as_floats(shape, rate))
         a, b = xp.broadcast_arrays(*values)
         require(positive_and_finite(a), "shape", "positive finite numbers", a)
@@ -276,8 +275,7 @@ class InverseGamma(Family):
     def sample(
         self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
     ) -> Float[Array, "*shape_batch"]:
-        """x ~ q. For small shapes it overflows to infinity, but `sample_stats` still gives log
-        x."""
+        """x ~ q. For small shapes it overflows to infinity; `sample_stats` still gives log x."""
         return jnp.exp(self.sample_stats(key, shape).log)
 
 

@@ -84,8 +84,7 @@ class GammaRows(Family):
         return self.with_naturals((jnp.ones_like(self.shape), *zeros))
 
     def kl_to_prior(self, prior: Self) -> Float[Array, ""]:
-        """Zero: the penalty sums over all rows, and `vijax.topics.by_words` evaluates it for the
-        table."""
+        """Zero: `vijax.topics.by_words` evaluates the penalty of all rows."""
         return jnp.zeros((), self.shape.dtype)
 
     def _raise_unknown(self, *args: Any, **kwargs: Any) -> Any:

@@ -183,8 +183,7 @@ class NormalGamma(Family):
         return tau.kl(other.precision_law()) + 0.5 * (excess + shift)
 
     def fisher_solve(self, cotangent: NormalGammaStats) -> Self:
-        """F^-1 g: the changes of m and 1 / kappa in closed form, and the gamma's solution for a and
-        b."""
+        """F^-1 g: closed forms for m and 1 / kappa, and the gamma's solution for a and b."""
         g = cotangent
         m, kappa, tau = self.location, self.strength, self.precision_law()
         dm = (g.precision_times_mean - m * g.precision) / tau.mean()

@@ -137,8 +137,7 @@ class PolyaGamma(Family):
         return self.log_prob(stats.value)
 
     def log_base_measure(self, stats: PolyaGammaStats) -> Float[Array, "*batch"]:
-        """The log density of PG(b, 0). It is not linear in w: do not evaluate it at mean
-        statistics."""
+        """The log density of PG(b, 0), not linear in w: not to be used at mean statistics."""
         return PolyaGamma(jnp.zeros_like(self.negative_half_square), self.b).log_prob(stats.value)
 
     def expected_log_base_measure(self) -> Float[Array, "*batch"]:
@@ -155,8 +154,7 @@ class PolyaGamma(Family):
         return -jnp.sum(jnp.exp(log_q) * log_q * w, axis=-1) * spread * _SPACING
 
     def kl(self, other: Self) -> Float[Array, "*batch"]:
-        """(l - l') E[w] - A + A', without log h; large terms cancel on paper. inf if the b
-        differ."""
+        """(l - l') E[w] - A + A', whose large terms cancel on paper; inf if the b differ."""
         pair = jnp.broadcast_arrays(self.negative_half_square, other.negative_half_square)
         divergence = self.b * _divergence(*pair)
         if self.b != other.b:

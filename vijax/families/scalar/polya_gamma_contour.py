@@ -128,8 +128,7 @@ def _bell(x: Array, natural: Array, b: float, around_pole: bool = False) -> Bell
 
 
 def _saddle(ratio: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """The sigma^2 with tanh(z) / z = ratio, z^2 = sigma^2 - pi^2 / 4, by Newton's steps in log
-    sigma^2."""
+    """The sigma^2 with tanh(z) / z = ratio, z^2 = sigma^2 - pi^2 / 4, by Newton's steps."""
 
     def step(_: int, square: Array) -> Array:
         value, derivative = _tanhc(square)

@@ -126,8 +126,7 @@ class Blocks(Family):
         return self.parts.event_ndims
 
     def as_stats(self, leaves: Any) -> BlocksStats:
-        """See `Family.as_stats`. A block that an optimiser moves has fewer statistics than
-        parameters."""
+        """See `Family.as_stats`. Blocks of an optimiser have fewer statistics than parameters."""
         if isinstance(leaves, BlocksStats):
             return leaves
         return _as_stats(self, self.parts.as_stats(leaves))

@@ -25,8 +25,7 @@ class Value(NamedTuple):
 
 
 class ByOptimiser(Family):
-    """A density of a vector. A subclass has a field `center`, its mean, and writes `sample` and
-    `entropy`."""
+    """A density of a vector. Subclasses have `center`, the mean, `sample` and `entropy`."""
 
     center: Any
     Stats: ClassVar = Value
@@ -68,8 +67,7 @@ class ByOptimiser(Family):
         return tangent
 
     def stationary(self) -> Self:
-        """Minus the gradient of the entropy: the message at which the gradient of the ELBO is
-        zero."""
+        """Minus the gradient of the entropy: the message at which the ELBO is stationary."""
         return jax.tree.map(jnp.negative, jax.grad(lambda q: q.entropy())(self))
 
     def _pathwise(self, draw: Callable[[Self], Any]) -> tuple[Value, Callable[[Value], Self]]:

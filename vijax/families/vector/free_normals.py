@@ -114,8 +114,7 @@ class TriangularNormal(ByOptimiser):
         return squares + other.entropy() - self.entropy()
 
     def slope(self, stats: Any, prior: Self) -> Value:
-        """Gradient of log q at a draw, minus Sigma^-1 (x - mean); the prior is a term of the
-        energy."""
+        """Gradient of log q at a draw, -Sigma^-1 (x - mean); the energy contains the prior."""
         noise = self._whiten(stats.value - self.center)
         return Value(-solve_triangular(self.factor, noise, trans=1, lower=True))
 
@@ -203,8 +202,7 @@ class LowRankNormal(ByOptimiser):
         return clip_rounding(0.5 * (diagonal + factors - volume + distance))
 
     def slope(self, stats: Any, prior: Self) -> Value:
-        """Gradient of log q at a draw, minus Sigma^-1 (x - mean); the prior is a term of the
-        energy."""
+        """Gradient of log q at a draw, -Sigma^-1 (x - mean); the energy contains the prior."""
         e, _ = self._split(stats.value - self.center)
         return Value(-jnp.exp(-self.log_sd) * e)
 

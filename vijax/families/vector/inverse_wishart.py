@@ -155,8 +155,7 @@ class InverseWishart(Family):
     def sample(
         self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
     ) -> Float[Array, "*shape_batch D D"]:
-        """X ~ q by the inverse of the triangular factor of a Wishart draw: X = (T^-1 C')' (T^-1
-        C')."""
+        """X ~ q from the triangular factor of a Wishart draw: X = (T^-1 C')' (T^-1 C')."""
         draw = self.as_wishart().bartlett(key, shape)
         return gram(solve(draw.triangle, draw.factor.mT).mT)
 

@@ -162,8 +162,7 @@ class MatrixNormalWishart(Family):
         return Wishart(symmetric(self.negative_raw_rate) + 0.5 * square, self.half_degrees)
 
     def coefficients_law(self) -> StudentLaw:
-        """The marginal laws of the numbers of G: Student's t with f = degrees - D + 1 degrees of
-        freedom."""
+        """The marginal laws of the numbers of G: Student's t of degrees - D + 1 degrees."""
         freedom = (self.degrees - self.dim + 1.0)[..., None, None]
         rows = jnp.diagonal(inverse(self._factor()), axis1=-2, axis2=-1)
         columns = 2.0 * jnp.diagonal(self.precision_law().rate, axis1=-2, axis2=-1)
@@ -189,8 +188,7 @@ class MatrixNormalWishart(Family):
         return MatrixPrecision(self.location, self.precision_law().mean())
 
     def variance(self) -> MatrixPrecision:
-        """Variances of coefficients and precision; `coefficients_law()` has the intervals of the
-        coefficients."""
+        """Variances of coefficients and precision; `coefficients_law()` has intervals."""
         return MatrixPrecision(self.coefficients_law().variance(), self.precision_law().variance())
 
     def mode(self) -> MatrixPrecision:
@@ -246,8 +244,7 @@ class MatrixNormalWishart(Family):
         return law.kl(other.precision_law()) + 0.5 * spread
 
     def fisher_solve(self, cotangent: MatrixNormalWishartStats) -> Self:
-        """F^-1 g: the changes of M and D U^-1 in closed form, and the Wishart's solution for P and
-        n."""
+        """F^-1 g: closed forms for M and D U^-1, and the Wishart's solution for P and n."""
         m, law, strength = self.location, self.precision_law(), self.strength
         linear = cotangent.coefficients_times_precision
         matrix = symmetric(cotangent.precision)

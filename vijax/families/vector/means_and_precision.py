@@ -90,8 +90,7 @@ class MeansAndPrecision(Family):
         return MeanPrecision(self.location, 2.0 * excess[..., None, None] * self.scale)
 
     def in_domain(self) -> Self:
-        """True if every kappa is positive, P positive definite, n > (D - 1) / 2, and all are
-        finite."""
+        """True if all kappa are positive, P is positive definite, n > (D - 1) / 2, all finite."""
         ok = self.precision_law().in_domain().half_degrees
         ok = ok & jnp.all(positive_and_finite(self._kappa), -1)
         return domain_mask(ok & jnp.all(jnp.isfinite(self._m), (-2, -1)), self)
@@ -136,8 +135,7 @@ class MeansAndPrecision(Family):
         return law.kl(other.precision_law()) + 0.5 * jnp.sum(terms, -1)
 
     def fisher_solve(self, cotangent: Any) -> Self:
-        """F^-1 g: the changes of m and D / kappa in closed form, and the Wishart's solution for P
-        and n."""
+        """F^-1 g: closed forms for m and D / kappa, and the Wishart's solution for P and n."""
         law, m, kappa = self.precision_law(), self._m, self._kappa
         linear = self._add_means_axis(cotangent.precision_times_mean, 1)
         matrix = symmetric(cotangent.precision)

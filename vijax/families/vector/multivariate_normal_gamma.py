@@ -220,8 +220,7 @@ class MultivariateNormalGamma(Family):
         return law.kl(other.precision_law()) + 0.5 * spread
 
     def fisher_solve(self, cotangent: MultivariateNormalGammaStats) -> Self:
-        """F^-1 g: the changes of m and L^-1 in closed form, and the gamma's solution for a and
-        b."""
+        """F^-1 g: closed forms for m and L^-1, and the gamma's solution for a and b."""
         m, law, strength = self.location, self.precision_law(), self.strength
         linear = cotangent.precision_times_value
         matrix = symmetric(cotangent.precision_times_outer)
@@ -241,8 +240,7 @@ class MultivariateNormalGamma(Family):
     def sample_stats(
         self, key: PRNGKeyArray, shape: tuple[int, ...] = ()
     ) -> MultivariateNormalGammaStats:
-        """t of a draw; log tau is drawn directly, and nothing is divided by tau. Pathwise
-        differentiable."""
+        """t of a draw, with log tau drawn directly. Pathwise differentiable."""
         tau, m, scaled = self._draw(key, shape)
         root = jnp.exp(0.5 * tau.log)[..., None]
         rooted = root * m + scaled  # sqrt(tau) w

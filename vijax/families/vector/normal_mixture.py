@@ -107,8 +107,7 @@ class NormalMixture(ByDraws):
         return 1 + self.center.shape[1]
 
     def from_noise(self, noise: Float[Array, " noise"]) -> Float[Array, " D"]:
-        """A draw of the component at the quantile of the first number; the other numbers are its
-        noise."""
+        """A draw of the component at the quantile of the first number, from the other numbers."""
         constant = jax.lax.stop_gradient(self)
         k = jnp.searchsorted(jnp.cumsum(constant.weights)[:-1], ndtr(noise[0]))
         component = jax.tree.map(lambda x: x[k], constant.components)

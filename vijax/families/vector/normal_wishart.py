@@ -106,8 +106,7 @@ class NormalWishart(MeansAndPrecision):
         return Wishart(-rate, self.half_degrees)
 
     def mean_law(self) -> StudentLaw:
-        """The marginal laws of the numbers of mu: Student's t with f = degrees - D + 1 degrees of
-        freedom."""
+        """The marginal laws of the numbers of mu: Student's t of degrees - D + 1 degrees."""
         freedom = self.degrees - self.dim + 1.0
         spread = jnp.diagonal(inverse(jnp.linalg.cholesky(self.scale)), axis1=-2, axis2=-1)
         scale = jnp.sqrt(spread / (self.strength * freedom)[..., None])

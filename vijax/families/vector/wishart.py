@@ -124,8 +124,7 @@ class Wishart(Family):
         return constant + log_gammas - self.half_degrees * self._log_det_rate()
 
     def stats(self, x: Any) -> WishartStats:
-        """(X, log|X|); log|X| is at least D times the log of the smallest normal number (-87.3 in
-        float32)."""
+        """(X, log|X|), with log|X| at least D log(tiny), which is -87.3 D in float32."""
         x = as_float(x)
         return WishartStats(x, floored_log_det(x))
 
