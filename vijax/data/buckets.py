@@ -67,8 +67,10 @@ def standard_buckets(
         rows = np.flatnonzero((sizes > below) & (sizes <= size))
         if (longer - sizes[rows]).sum() >= ONCE:  # else they join the longer ones
             below = size
-            most = int(np.ceil(tokens[rows].max()))
-            yield Bucket(rows, int(size), int(size) * int(standard_size(-(-most // size), least=1)))
+            max_tokens = int(np.ceil(tokens[rows].max()))
+            yield Bucket(
+                rows, int(size), int(size) * int(standard_size(-(-max_tokens // size), least=1))
+            )
 
 
 def standard_size(

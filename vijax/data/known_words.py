@@ -60,10 +60,10 @@ def read_over_words(
     if words is None or corpus.vocabulary is None or are_same(corpus.vocabulary, words):
         return corpus
     relabelled = with_vocabulary(corpus, words)
-    if lost := corpus.num_tokens - relabelled.num_tokens:
+    if num_dropped := corpus.num_tokens - relabelled.num_tokens:
         warnings.warn(
-            f"{where}: {lost:,} of {corpus.num_tokens:,} counts are of {called} that the fit does "
-            "not know: they are left out.",
+            f"{where}: {num_dropped:,} of {corpus.num_tokens:,} counts are of {called} that the "
+            "fit does not know: they are left out.",
             stacklevel=4,
         )
     return relabelled
@@ -146,9 +146,9 @@ def require_own_covariates(corpus: Corpus, own: str, where: str) -> None:
       where: what the documents are called in messages.
     """
     is_own = not own or not corpus.described_by or corpus.described_by == own
-    got = "documents of a model with another formula or other training rows"
+    actual = "documents of a model with another formula or other training rows"
     remedy = "Describe them by this model: model.described(corpus, table)."
-    require(is_own, where, "documents described by the model of the fit", got, remedy)
+    require(is_own, where, "documents described by the model of the fit", actual, remedy)
 
 
 def vocabulary_mark(words: Sequence[str]) -> bytes:

@@ -264,8 +264,10 @@ def as_loader(
     if data is None:
         data = model.form.given
     if hasattr(data, "batches"):
-        return data if hasattr(data, "steps_per_epoch") else _open_stream(data, model)
-    given = data
+        if hasattr(data, "steps_per_epoch"):
+            return data
+        return _open_stream(data, model)
+    raw_data = data
     data = to_arrays(data)
     if model.form.documents is not None:
         corpus = _documents(data, model.form.documents)
@@ -277,7 +279,7 @@ def as_loader(
         _check_batch_size(batch_size, data.num_groups)
         size = _size_of_parts(data.num_groups, num_parts, batch_size)
         return row_loader(data, model, size or data.num_groups, seed, num_parts is not None)
-    return _array_loader(given, data, model, batch_size, seed, num_parts)
+    return _array_loader(raw_data, data, model, batch_size, seed, num_parts)
 
 
 def _corpus_loader(
@@ -298,13 +300,13 @@ def _corpus_loader(
 
 
 def _refuse_documents(data: Any) -> None:
-    got = "documents in shards" if isinstance(data, Shards) else "a corpus"
+    actual = "documents in shards" if isinstance(data, Shards) else "a corpus"
     remedy = (
         "Counts are corpus.to_scipy(), and the entries that plsa reads "
         "vijax.models.plsa_entries(corpus)."
     )
     expected = "arrays, as this model reads no documents"
-    require(not isinstance(data, Shards | Corpus), "data", expected, got, remedy)
+    require(not isinstance(data, Shards | Corpus), "data", expected, actual, remedy)
 
 
 def _array_loader(
@@ -412,16 +414,16 @@ def check_own_data(data: PyTree, form: DataForm) -> None:
         return
     expected: Any = jax.tree.structure(own_data)
     if expected != jax.tree.structure(data):
-        got = _names_text(data)
+        actual = _names_text(data)
     elif form.in_units_of_given and not all(
         map(_are_near, jax.tree.leaves(own_data), jax.tree.leaves(data))
     ):
-        got = "arrays of those names with other numbers"
+        actual = "arrays of those names with other numbers"
     else:
         return
     raise ValueError(
-        f"data: expected none, or model.data ({_names_text(own_data)}), got {got}. The model was "
-        "made for its own data: leave them out, or make the model of the others."
+        f"data: expected none, or model.data ({_names_text(own_data)}), got {actual}. The model "
+        "was made for its own data: leave them out, or make the model of the others."
     )
 
 
@@ -484,7 +486,9 @@ def loader_columns(loader: Any) -> Names | None:
     while loader is not None:
         names = getattr(loader, "leaf_columns", None)
         if names is not None:
-            return names if any(columns is not None for columns in names) else None
+            if not any(columns is not None for columns in names):
+                return None
+            return names
         loader = getattr(loader, "inner", None)
     return None
 
@@ -492,17 +496,17 @@ def loader_columns(loader: Any) -> Names | None:
 def _check_words(got: int, form: DocumentForm) -> None:
     """Checks word ids: ids beyond the model's topics would be looked up all the same, and give
     wrong numbers."""
-    most, (documents, words, argument) = form.vocab_size, form.names
-    if got > most:
+    vocab_size, (documents, words, argument) = form.vocab_size, form.names
+    if got > vocab_size:
         raise ValueError(
-            f"data: expected {words} numbered below the model's {argument}={most}, got "
+            f"data: expected {words} numbered below the model's {argument}={vocab_size}, got "
             f"{documents} over {got} {words}. Make the model with {argument}={got}."
         )
-    if got < most:
+    if got < vocab_size:
         warnings.warn(
-            f"data: {documents} over {got} {words} for a model of {argument}={most}: {most - got} "
-            f"of the model's {words} never occur, but are given weight all the same. Or make the "
-            f"model with {argument}={got}.",
+            f"data: {documents} over {got} {words} for a model of {argument}={vocab_size}: "
+            f"{vocab_size - got} of the model's {words} never occur, but are given weight all the "
+            f"same. Or make the model with {argument}={got}.",
             stacklevel=4,
         )
 

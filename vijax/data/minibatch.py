@@ -185,8 +185,8 @@ def document_batches(
     documents, fewer if they are very long. `in_order` puts results back."""
     _check_arguments(corpus, min(batch_size, corpus.num_documents), 0, 0, None)
     for bucket in standard_buckets(np.asarray(corpus.lengths), np.asarray(corpus.tokens)):
-        most = max(1, MOST_SLOTS // bucket.slots)
-        size = min(batch_size, most, int(standard_size(len(bucket.rows))))
+        most_documents = max(1, MOST_SLOTS // bucket.slots)
+        size = min(batch_size, most_documents, int(standard_size(len(bucket.rows))))
         for first in range(0, len(bucket.rows), size):
             rows = bucket.rows[first : first + size]
             rows = np.pad(rows, (0, size - len(rows)), constant_values=PADDING)
@@ -299,9 +299,9 @@ def prefetch(items: Iterable[Item], size: int = 2) -> Generator[Item, None, None
     pool = ThreadPoolExecutor(1, "vijax-prefetch")
     make: Any = lambda: pool.submit(next, iterator, end)
     try:
-        ahead = deque(make() for _ in range(max(size, 1) + 1))  # and one in the thread's hand
-        while (item := ahead.popleft().result()) is not end:
-            ahead.append(make())
+        futures = deque(make() for _ in range(max(size, 1) + 1))  # and one in the thread's hand
+        while (item := futures.popleft().result()) is not end:
+            futures.append(make())
             yield item
     finally:
         pool.shutdown(cancel_futures=True)

@@ -212,8 +212,8 @@ def _read_address(
     folder: Path | None,
 ) -> Corpus:
     if format not in (None, "shards"):
-        got = f"the format {format!r}"
-        raise fail(source, "shards", got, "fetch the file, or prepare shards of it")
+        actual = f"the format {format!r}"
+        raise fail(source, "shards", actual, "fetch the file, or prepare shards of it")
     if folder is not None:
         return read_shards(source, vocabulary, folder)
     stamps = describe_files(list_shards(source))
@@ -263,12 +263,14 @@ def guess_format(path: Path, column: str | None = None) -> str:
     if ending == "text-lines" and _looks_like_uci(path):
         return "uci"
     if ending is None:
-        got = f"the ending {Path(name).suffix!r}"
-        raise fail(path, KNOWN, got, "rename the file, or pass format=")
+        actual = f"the ending {Path(name).suffix!r}"
+        raise fail(path, KNOWN, actual, "rename the file, or pass format=")
     if ending == "parquet" and holds_counts(path):
         return "shards"
     is_table = ending in ("csv", "parquet", "sheet")
-    return "ratings" if is_table and column is None and is_ratings(path) else ending
+    if is_table and column is None and is_ratings(path):
+        return "ratings"
+    return ending
 
 
 def _looks_like_uci(path: Path) -> bool:
@@ -288,7 +290,9 @@ def _files(path: Path) -> list[tuple[str, int, int]]:
 
 
 def _relabel(corpus: Corpus, words: tuple[str, ...] | None) -> Corpus:
-    return corpus if words is None or words == corpus.vocabulary else with_vocabulary(corpus, words)
+    if words is None or words == corpus.vocabulary:
+        return corpus
+    return with_vocabulary(corpus, words)
 
 
 def _read_object(
@@ -321,8 +325,8 @@ def _read_object(
     try:
         counts = np.array([to_array(row) for row in source])
     except ValueError as error:
-        got = f"rows that make no matrix ({error})"
-        raise fail("source", OBJECTS, got, "give all rows one length") from error
+        actual = f"rows that make no matrix ({error})"
+        raise fail("source", OBJECTS, actual, "give all rows one length") from error
     return Corpus.from_counts(counts, vocabulary)
 
 
@@ -330,8 +334,8 @@ def _number_texts(texts: Any) -> Texts:
     for place, text in enumerate(texts):
         title = f"document {place + 1}"
         if not isinstance(text, str):
-            got = f"{text!r} ({type(text).__name__}), at place {place}, counted from 0"
-            raise fail(f"texts, {title}", "text", got, NO_TEXT)
+            actual = f"{text!r} ({type(text).__name__}), at place {place}, counted from 0"
+            raise fail(f"texts, {title}", "text", actual, NO_TEXT)
         yield title, text
 
 
@@ -411,7 +415,9 @@ def read_side_columns(
         return {}
     with naming(path):
         kind = format or guess_format(path, column)
-        return _read_records(path, kind, column, dialect) if kind in RECORDS else {}
+        if kind in RECORDS:
+            return _read_records(path, kind, column, dialect)
+        return {}
 
 
 def _read_records(path: Path, kind: str, column: str | None, dialect: Dialect) -> SideColumns:
@@ -432,7 +438,9 @@ def _read_records(path: Path, kind: str, column: str | None, dialect: Dialect) -
 
 
 def _plain_value(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    return value
 
 
 def _side_names(names: list[str], column: str | None) -> list[str]:

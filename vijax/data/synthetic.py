@@ -245,6 +245,6 @@ def _bags(
 
 def _check_positive(**arguments: float) -> None:
     for name, value in arguments.items():
-        least = 1 if isinstance(value, int) and name not in ("alpha", "eta") else 0
-        if not value > 0 or value < least:
+        minimum = 1 if isinstance(value, int) and name not in ("alpha", "eta") else 0
+        if not value > 0 or value < minimum:
             raise fail(name, "a positive number", str(value), f"pass {name}=1, or more")

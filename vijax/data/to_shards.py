@@ -117,7 +117,7 @@ def prepare(
     notes = Notes()
     places = _places(vocabulary)
     words = None if places else read_vocabulary(vocabulary)
-    where = str(source) if isinstance(source, str | Path) else "source"
+    location = str(source) if isinstance(source, str | Path) else "source"
     dialect = Dialect(encoding, separator, sheet=sheet)
     documents: Iterable[tuple[str, str]]
     documents, key = open_texts(source, column, format, dialect, notes)
@@ -127,26 +127,26 @@ def prepare(
         if _is_done(out, digest):
             _clear(out)
             return out
-        text, documents, language = choose_settings(text, documents, words, where, notes)
+        text, documents, language = choose_settings(text, documents, words, location, notes)
         # A file of stop words is not on every machine: the words themselves go with the settings.
         text = dataclasses.replace(text, stop_words=read_stop_words(text.stop_words))
         limit = in_flight or 2 * (os.cpu_count() or 1)
         run = functools.partial(_run, executor, limit, progress or (lambda line: None))
-        parts = enumerate(_shards(text_blocks(documents, text, where, notes), shard_characters))
+        parts = enumerate(_shards(text_blocks(documents, text, location, notes), shard_characters))
         count_jobs = ((out / COUNTED.format(i), part, text) for i, part in parts)
         number = run("counted", count_shard, count_jobs)
         if number == 0:
             remedy = "check the path, the file ending and the column"
-            raise fail(where, "one document or more", "none", remedy)
+            raise fail(location, "one document or more", "none", remedy)
         _write_vocabulary(out, number, words, places, text)
         index_jobs = (
             (out / f"part-{i:06}.parquet", out / COUNTED.format(i), places) for i in range(number)
         )
         run("indexed", index_shard, index_jobs)
         if len(shard_paths(out)) != number:
-            got = f"{len(shard_paths(out))} of an earlier call"
+            actual = f"{len(shard_paths(out))} of an earlier call"
             remedy = "give a new folder: the source gives other texts now"
-            raise fail(out, f"{number} shards", got, remedy)
+            raise fail(out, f"{number} shards", actual, remedy)
         infos = {"made of": digest, "shards": number, "language": language, "notes": notes.texts()}
         write_text(out / DONE, json.dumps(infos, indent=1))
         _clear(out)
@@ -404,13 +404,13 @@ def _shards(
 def _name_places(out: Path, number: int, places: int) -> list[str]:
     """A name for each place: the word with the highest count there in any one shard."""
     names = [f"#{i}" for i in range(places)]
-    most = np.zeros(places, np.int64)
+    highest = np.zeros(places, np.int64)
     for i in range(number):
         words, _, total = _summary(out / COUNTED.format(i))
         for word, place, count in zip(words, hash_words(words, places), total, strict=True):
-            if count > most[place]:
+            if count > highest[place]:
                 names[place] = word
-                most[place] = count
+                highest[place] = count
     return names
 
 

@@ -264,8 +264,8 @@ def split_ids(
         expected = f"a part of {num_documents} {called} that leaves some on both sides"
         remedy = "hold none out"
         if num_documents > 1:
-            least = -(-100 // num_documents) / 100
-            remedy = f"pass a fraction such as {max(0.1, least):g}"
+            share = -(-100 // num_documents) / 100
+            remedy = f"pass a fraction such as {max(0.1, share):g}"
         raise fail("held_out", expected, f"{held_out} ({size} {called})", remedy)
     order = held_out_generator(seed).permutation(num_documents)
     return np.sort(order[size:]), np.sort(order[:size])
@@ -283,7 +283,7 @@ def join_parts(train: Corpus, test: Corpus, held_out: float | int, seed: int) ->
 
     number = train.num_documents + test.num_documents
     order = np.argsort(np.concatenate(split_ids(number, held_out, seed, train.wording.rows)))
-    both = scipy.sparse.vstack([train.to_scipy(), test.to_scipy()], format="csr")[order]
+    counts = scipy.sparse.vstack([train.to_scipy(), test.to_scipy()], format="csr")[order]
 
     def strings(first: Sequence[str] | None, second: Sequence[str] | None) -> list[str] | None:
         if first is None or second is None:
@@ -294,7 +294,13 @@ def join_parts(train: Corpus, test: Corpus, held_out: float | int, seed: int) ->
     titles = strings(train.titles, test.titles)
     texts = strings(train.texts, test.texts)
     return type(train)(
-        both.indptr, both.indices, both.data, train.vocabulary, train.vocab_size, titles, texts
+        counts.indptr,
+        counts.indices,
+        counts.data,
+        train.vocabulary,
+        train.vocab_size,
+        titles,
+        texts,
     )
 
 
@@ -312,8 +318,8 @@ def _check_covariates(values: Any, num_documents: int) -> Float[np.ndarray, "doc
     has_shape = covariates.ndim == 2 and len(covariates) == num_documents
     if not has_shape or not np.isfinite(covariates).all():
         expected = f"a row of finite numbers for each of {num_documents} documents"
-        got = "others" if has_shape else f"shape {covariates.shape}"
-        raise fail("covariates", expected, got, "see vijax.stm")
+        actual = "others" if has_shape else f"shape {covariates.shape}"
+        raise fail("covariates", expected, actual, "see vijax.stm")
     return covariates
 
 
@@ -330,9 +336,9 @@ def _check(corpus: Corpus) -> None:
         expected = f"{pairs} of them, as many as word ids"
         raise fail("counts", expected, str(len(corpus.counts)), "pass CSR arrays")
     if pairs == 0 and not corpus.may_be_empty:
-        got = f"{corpus.num_documents} empty documents"
+        actual = f"{corpus.num_documents} empty documents"
         remedy = "lower min_df, raise max_df, check the stop words and the column"
-        raise fail("corpus", "documents with words", got, remedy)
+        raise fail("corpus", "documents with words", actual, remedy)
     if corpus.vocabulary is not None:
         check_vocabulary(corpus.vocabulary, corpus.vocab_size, "vocabulary")
     if not _is_mapped(corpus.indices):

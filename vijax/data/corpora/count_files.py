@@ -44,26 +44,28 @@ def read_npz(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -> 
     if {"format", "shape", "data"} <= set(arrays):
         return _from_scipy_npz(path, arrays, words)
     expected = "the arrays indptr, indices and counts, or a matrix saved by scipy.sparse.save_npz"
-    got = f"the arrays {', '.join(arrays)}"
-    raise fail(path, expected, got, "save the counts by scipy.sparse.save_npz")
+    actual = f"the arrays {', '.join(arrays)}"
+    raise fail(path, expected, actual, "save the counts by scipy.sparse.save_npz")
 
 
 def _own_words(path: Path, array: np.ndarray, beside: tuple[str, ...] | None) -> tuple[str, ...]:
     """The words in a file of counts; a list of words beside it must be equal."""
-    where = f"{path}, vocabulary"
+    location = f"{path}, vocabulary"
     remedy = "save it as an array of strings, one a column of the counts, in order"
     if array.ndim != 1 or array.dtype.kind not in "US":
-        raise fail(where, "one axis of words", f"shape {array.shape}, dtype {array.dtype}", remedy)
+        raise fail(
+            location, "one axis of words", f"shape {array.shape}, dtype {array.dtype}", remedy
+        )
     try:
         words = tuple(
             word.decode() if isinstance(word, bytes) else str(word) for word in array.tolist()
         )
     except UnicodeDecodeError as error:
-        raise fail(where, "words in UTF-8", str(error), remedy) from error
+        raise fail(location, "words in UTF-8", str(error), remedy) from error
     if beside not in (None, words):
-        got = f"others in {path.with_suffix('.vocab.txt')}"
+        actual = f"others in {path.with_suffix('.vocab.txt')}"
         remedy = "remove one of the two, or pass vocabulary="
-        raise fail(where, "the same words as beside it", got, remedy)
+        raise fail(location, "the same words as beside it", actual, remedy)
     return words
 
 
@@ -96,8 +98,8 @@ def _from_csr(path: Path, arrays: dict[str, np.ndarray], words: tuple[str, ...] 
     indptr = whole_numbers(arrays["indptr"], np.int64, f"{path}, indptr")
     check_offsets(indptr, f"{path}, indptr")
     if counts.shape != indices.shape or len(indices) != indptr[-1]:
-        got = f"{len(indices)} indices, {counts.size} counts and a last offset of {indptr[-1]}"
-        raise fail(path, "as many indices as counts", got, "save the file again")
+        actual = f"{len(indices)} indices, {counts.size} counts and a last offset of {indptr[-1]}"
+        raise fail(path, "as many indices as counts", actual, "save the file again")
     vocab_size = len(words) if words is not None else int(indices.max(initial=-1)) + 1
     check_word_ids(indices, vocab_size, path)
     check_vocab_size(vocab_size, path)
@@ -116,9 +118,11 @@ def read_lda_c(path: Path, vocabulary: Vocabulary, folder: Path | None = None) -
         limit = MAX_WORDS if words is None else len(words)
         if (beyond := indices >= limit).any():
             pair = int(np.argmax(beyond))
-            where = f"{path}:{first + int(np.searchsorted(np.cumsum(lengths), pair, side='right'))}"
-            check_vocab_size(int(indices[pair]) + 1, f"{where}, word id {indices[pair]}")
-            check_word_ids(indices[pair : pair + 1], limit, where)
+            location = (
+                f"{path}:{first + int(np.searchsorted(np.cumsum(lengths), pair, side='right'))}"
+            )
+            check_vocab_size(int(indices[pair]) + 1, f"{location}, word id {indices[pair]}")
+            check_word_ids(indices[pair : pair + 1], limit, location)
         builder.add(lengths, indices, counts)
     return builder.finish(words)
 
@@ -209,9 +213,9 @@ def _uci_block(
         check = lambda text: _is_uci(text, limits)
         raise _wrong_line(path, enumerate(lines, line), check, expected, "correct the line")
     if (backwards := np.diff(document) < 0).any():
-        where = f"{path}:{line + 1 + int(np.argmax(backwards))}"
+        location = f"{path}:{line + 1 + int(np.argmax(backwards))}"
         remedy = f"sort them: sort -s -n -k1,1 {path}"
-        raise fail(where, "lines sorted by document", "an earlier document", remedy)
+        raise fail(location, "lines sorted by document", "an earlier document", remedy)
     return triples
 
 
@@ -246,8 +250,8 @@ def read_matrix_market(path: Path, vocabulary: Vocabulary, folder: Path | None =
     parts = [np.zeros((0, width)), *(_read_entries(path, block, width) for block in blocks)]
     numbers = np.concatenate(parts)
     if len(numbers) != entries:
-        got = f"{len(numbers):,} entries where line {number} announces {entries:,}"
-        raise fail(path, WHOLE, got, "fetch the file again")
+        actual = f"{len(numbers):,} entries where line {number} announces {entries:,}"
+        raise fail(path, WHOLE, actual, "fetch the file again")
     check_num_documents(shape[0], f"{path}:{number}", entries)
     if is_dense:
         return Corpus.from_counts(numbers.reshape(shape[1], shape[0]).T, words, where=str(path))
@@ -305,8 +309,8 @@ def _places(path: Path, numbers: np.ndarray, most: int, noun: str) -> np.ndarray
     places = whole_numbers(numbers, np.int64, f"{path}, {noun}s")
     is_outside = (places < 1) | (places > most)
     if is_outside.any():
-        got = str(places[is_outside][0])
-        raise fail(path, f"{noun}s from 1 to {most}", got, "correct the entry or the sizes")
+        actual = str(places[is_outside][0])
+        raise fail(path, f"{noun}s from 1 to {most}", actual, "correct the entry or the sizes")
     return places - 1
 
 

@@ -108,6 +108,6 @@ def _check_no_numbering(counts: np.ndarray, names: Sequence[str], where: str) ->
     steps = np.diff(counts, axis=0)
     numbering = [name for name, step in zip(names, steps.T, strict=True) if np.all(step == 1)]
     if numbering:
-        got = f"{listed(numbering)}, which numbers the rows"
+        actual = f"{listed(numbering)}, which numbers the rows"
         remedy = "leave it out, such as table.drop(columns=...)"
-        raise fail(where, "a column of counts for each word", got, remedy)
+        raise fail(where, "a column of counts for each word", actual, remedy)

@@ -109,7 +109,7 @@ def canonical(
     # The conversion sums repeats.
     matrix = scipy.sparse.csr_matrix((counts.astype(np.int64), (rows, columns)), shape)
     if matrix.data.max(initial=0) > INT32_MAX:
-        got = f"{matrix.data.max()}, summed over entries of one word in one document"
-        raise fail("counts", f"counts of at most {INT32_MAX}", got, "correct these entries")
+        actual = f"{matrix.data.max()}, summed over entries of one word in one document"
+        raise fail("counts", f"counts of at most {INT32_MAX}", actual, "correct these entries")
     matrix.eliminate_zeros()
     return np.diff(matrix.indptr), matrix.indices, matrix.data.astype(counts.dtype)

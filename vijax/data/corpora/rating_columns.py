@@ -194,8 +194,8 @@ def find_role_column(role: str, names: Sequence[str], where: object) -> str:
     columns = [role] if role in names else [name for name in names if has_role(name)]
     if len(columns) == 1:
         return columns[0]
-    got = f"{listed(columns)} that may be it" if columns else f"the columns {', '.join(names)}"
-    raise fail(where, f"the column {role}", got, "name it so in the first line")
+    actual = f"{listed(columns)} that may be it" if columns else f"the columns {', '.join(names)}"
+    raise fail(where, f"the column {role}", actual, "name it so in the first line")
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -243,9 +243,9 @@ def _find_only(
     columns = [name for name in names if has_role(name)]
     if len(columns) == 1:
         return columns[0]
-    got = f"{listed(columns)} for {role}" if columns else f"the columns {', '.join(names)}"
+    actual = f"{listed(columns)} for {role}" if columns else f"the columns {', '.join(names)}"
     remedy = f"{GIVE} {role}=... to name it, one of {listed(names, 30)}"
-    raise fail(where, "the columns user and item", got, remedy)
+    raise fail(where, "the columns user and item", actual, remedy)
 
 
 def _find_count_column(names: Sequence[str], named: RoleNames, where: object) -> str:

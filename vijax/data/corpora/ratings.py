@@ -86,15 +86,15 @@ def ratings(
     >>> liked.titles, liked.vocabulary, liked.to_scipy().toarray().tolist()
     (('ann', 'bob'), ('7', '8'), [[1, 0], [1, 0]])
     """
-    named = RoleNames(user, item, count, time, least)
+    roles = RoleNames(user, item, count, time, least)
     folder = None if folder is None else Path(folder)
     if isinstance(source, str | Path):
         path = fetch(str(source)) if is_url(source) else Path(source).expanduser()
         with naming(path):
-            return read_ratings(path, vocabulary, folder, named, dialect)
-    columns = _memory_columns(source, named)
+            return read_ratings(path, vocabulary, folder, roles, dialect)
+    columns = _memory_columns(source, roles)
     items = read_vocabulary(vocabulary)
-    return ratings_from_columns(columns, named, "source", items, folder, Notes())
+    return ratings_from_columns(columns, roles, "source", items, folder, Notes())
 
 
 def _memory_columns(source: Any, named: RoleNames) -> Columns:
@@ -246,10 +246,10 @@ def _select_items(
     """The rows whose items are among `items`, with their numbers in these."""
     place = {name: i for i, name in enumerate(items)}
     new_columns = np.array([place.get(name, -1) for name in names], int)[columns]
-    if lost := int(((new_columns < 0) & (counts > 0)).sum()):
+    if num_unknown := int(((new_columns < 0) & (counts > 0)).sum()):
         notes.add(
-            f"{lost:,} of {int((counts > 0).sum()):,} rows are of items that the fit does not "
-            "know: left out."
+            f"{num_unknown:,} of {int((counts > 0).sum()):,} rows are of items that the fit does "
+            "not know: left out."
         )
     is_in = new_columns >= 0
     return rows[is_in], new_columns[is_in], counts[is_in], list(items)
@@ -262,13 +262,13 @@ def _check_whole(counts: Float[np.ndarray, " rows"], where: str, at: RowName) ->
     if not broken.any():
         return
     row = int(np.argmax(broken))
-    got = f"{counts[row]:g} in {at(row)} ({int(broken.sum())} such)"
+    actual = f"{counts[row]:g} in {at(row)} ({int(broken.sum())} such)"
     remedy = (
         f"{GIVE} least=4 to take what is rated 4 or more as taken, of ratings such as 3.5, or "
         f"count='{NONE}' to take every row once; or write whole numbers in the file: twice the "
         "rating, or how often an item was taken"
     )
-    raise fail(where, "whole counts, how often an item was taken", got, remedy)
+    raise fail(where, "whole counts, how often an item was taken", actual, remedy)
 
 
 def _last_of_each(
@@ -308,15 +308,15 @@ def _times(values: np.ndarray, where: str, at: RowName) -> np.ndarray:
     if not formats:
         usual, _ = dates.nearest_format(cells)
         row = int(np.argmin(np.isfinite(dates.read_dates(cells, usual))))
-        got = f"{cells[row]!r} in {at(row)}, where most cells are not written so"
-        raise fail(where, "numbers, or dates such as 2024-01-31, all written alike", got, remedy)
+        actual = f"{cells[row]!r} in {at(row)}, where most cells are not written so"
+        raise fail(where, "numbers, or dates such as 2024-01-31, all written alike", actual, remedy)
     by_format = [dates.read_dates(cells, form) for form in formats]
     # Nobody can tell the day from the month in dates such as 5/6/2024. If both readings give one
     # order, it does not matter.
     orders = [np.unique(numbers, return_inverse=True)[1] for numbers in by_format]
     if not all(np.array_equal(order, orders[0]) for order in orders):
-        got = f"dates whose day nobody can tell from the month, {cells[0]!r} in {at(0)}"
-        raise fail(where, "numbers, or dates such as 2024-01-31", got, remedy)
+        actual = f"dates whose day nobody can tell from the month, {cells[0]!r} in {at(0)}"
+        raise fail(where, "numbers, or dates such as 2024-01-31", actual, remedy)
     return by_format[0]
 
 

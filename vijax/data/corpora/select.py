@@ -58,9 +58,11 @@ def with_vocabulary(corpus: Corpus, vocabulary: Sequence[str]) -> Corpus:
     new_id = vocabulary_ids(corpus.vocabulary, vocabulary, corpus.wording, may_share_none)
     builder = relabel(corpus, new_id, CorpusBuilder(kind=corpus.plain_kind))
     relabelled = _with_strings(builder.finish(tuple(vocabulary)), corpus)
-    lost = corpus.num_tokens - relabelled.num_tokens
-    note = f"{lost:,} of {corpus.num_tokens:,} {corpus.wording.left_out}"
-    return dataclasses.replace(relabelled, notes=(*relabelled.notes, note)) if lost else relabelled
+    num_dropped = corpus.num_tokens - relabelled.num_tokens
+    note = f"{num_dropped:,} of {corpus.num_tokens:,} {corpus.wording.left_out}"
+    if num_dropped:
+        return dataclasses.replace(relabelled, notes=(*relabelled.notes, note))
+    return relabelled
 
 
 def vocabulary_ids(
@@ -75,9 +77,9 @@ def vocabulary_ids(
     ids |= {word: i for i, word in enumerate(vocabulary)}  # exact words go before
     new_id = np.array([ids.get(word, ids.get(normalise(word), -1)) for word in words], np.int32)
     if (new_id < 0).all() and not may_share_none:
-        got = f"{', '.join(words[:5])}, ... against {', '.join(list(vocabulary)[:5])}, ..."
-        where, expected = wording.shared
-        raise fail(where, expected, got, wording.to_share)
+        actual = f"{', '.join(words[:5])}, ... against {', '.join(list(vocabulary)[:5])}, ..."
+        location, expected = wording.shared
+        raise fail(location, expected, actual, wording.to_share)
     return new_id
 
 
@@ -112,7 +114,9 @@ def split_over_seen_words(
     in_train = corpus.word_counts() > test.word_counts()
 
     def over_train_words(part: Corpus) -> Corpus:
-        return part if in_train.all() else select_words(part, np.flatnonzero(in_train))
+        if in_train.all():
+            return part
+        return select_words(part, np.flatnonzero(in_train))
 
     if corpus.mapped:
         return _write_temporary(corpus, train_rows, in_train), over_train_words(test)

@@ -150,10 +150,10 @@ def list_shards(source: str | Path) -> list[str]:
     files = parquet_files(source)
     if files == [str(source)]:
         return files
-    done = read_folder_text(source, DONE)
-    if done is not None:
+    record = read_folder_text(source, DONE)
+    if record is not None:
         with parsing(Path(f"{source}/{DONE}"), "the JSON that vijax.data.prepare writes", REMEDY):
-            number = json.loads(done)["shards"]
+            number = json.loads(record)["shards"]
         if number != len(files):
             remedy = "prepare the texts again, in a new folder"
             raise fail(source, f"{number} shards", f"{len(files)}", remedy)
@@ -209,9 +209,9 @@ def read_pairs(batch: Any, file: str | Path, row: int) -> tuple[np.ndarray, np.n
         lengths.append(np.diff(column.offsets.to_numpy()))
     if (unequal := lengths[0] != lengths[1]).any():
         place = int(np.argmax(unequal))
-        where = f"{file}, row {row + place}"
-        got = f"{lengths[0][place]} ids and {lengths[1][place]} counts"
-        raise fail(where, "as many ids as counts", got, "write one count for each id")
+        location = f"{file}, row {row + place}"
+        actual = f"{lengths[0][place]} ids and {lengths[1][place]} counts"
+        raise fail(location, "as many ids as counts", actual, "write one count for each id")
     ids = whole_numbers(values[0], np.int64, f"{file}, ids")
     return lengths[0], ids, integer_counts(values[1], f"{file}, counts")
 

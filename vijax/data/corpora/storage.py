@@ -201,10 +201,10 @@ def map_array(path: Path) -> np.ndarray:
     with parsing(path, "a whole .npy file", REMEDY):
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind != "i":
-        got = "several arrays"
+        actual = "several arrays"
         if isinstance(array, np.ndarray):
-            got = f"shape {array.shape} of {array.dtype}"
-        raise fail(path, "one axis of integers", got, REMEDY)
+            actual = f"shape {array.shape} of {array.dtype}"
+        raise fail(path, "one axis of integers", actual, REMEDY)
     return array
 
 
@@ -234,10 +234,10 @@ def _check_sizes(
         "counts": pairs,
         **dict.fromkeys(lines, documents),
     }
-    got = {name: len(array) for name, array in arrays.items()}
-    got |= {name: len(text) for name, text in lines.items()}
-    if expected != got:
-        raise fail(folder, f"arrays of lengths {expected}", f"{got}", REMEDY)
+    actual = {name: len(array) for name, array in arrays.items()}
+    actual |= {name: len(text) for name, text in lines.items()}
+    if expected != actual:
+        raise fail(folder, f"arrays of lengths {expected}", f"{actual}", REMEDY)
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -272,8 +272,8 @@ def _check_range(values: np.ndarray, low: int, high: int, noun: str, where: Path
         block = values[start : start + BLOCK_ENTRIES]
         if block.min() < low or block.max() > high:
             place = int(np.argmax((block < low) | (block > high)))
-            got = f"{block[place]} at place {start + place}"
-            raise fail(where, f"{noun} from {low} to {high}", got, REMEDY)
+            actual = f"{block[place]} at place {start + place}"
+            raise fail(where, f"{noun} from {low} to {high}", actual, REMEDY)
 
 
 def _read_stamp(folder: Path) -> Any:

@@ -269,11 +269,11 @@ class _Learner:
             is_category = bool(part.term) and all(node in self.categories for node in part.term)
             categorical += [is_category] * len(part_labels)
         if len(set(labels)) < len(labels):
-            twice = sorted({label for label in labels if labels.count(label) > 1})
+            repeated = sorted({label for label in labels if labels.count(label) > 1})
             node = next(node for part in parts for node in part.term)
-            got = f"several called {twice[0]!r}"
+            actual = f"several called {repeated[0]!r}"
             remedy = "Names of levels with brackets or colons can read alike: rename them."
-            raise self.reading.refuse(node, "columns of distinct names", got, remedy)
+            raise self.reading.refuse(node, "columns of distinct names", actual, remedy)
         return tuple(labels), tuple(categorical)
 
     def part_names(self, part: Part) -> list[str]:
@@ -282,8 +282,8 @@ class _Learner:
         number = math.prod(map(len, by_factor))
         if number > MOST_COLUMNS:
             expected = f"at most {MOST_COLUMNS:,} columns of a term"
-            got = f"{number:,} of {':'.join(map(str, part.term))}"
-            raise self.reading.refuse(part.term[0], expected, got, GROUPS)
+            actual = f"{number:,} of {':'.join(map(str, part.term))}"
+            raise self.reading.refuse(part.term[0], expected, actual, GROUPS)
         if not part.term:
             return ["Intercept"]
         labels = [""]
@@ -302,8 +302,8 @@ class _Learner:
         cells = len(design.labels) * len(self.table)
         if cells > MOST_CELLS:
             node = next(node for part in design.parts for node in part.term)
-            got = f"{len(design.labels):,} columns of {len(self.table):,} rows"
-            raise self.reading.refuse(node, f"at most {MOST_CELLS:,} numbers", got, GROUPS)
+            actual = f"{len(design.labels):,} columns of {len(self.table):,} rows"
+            raise self.reading.refuse(node, f"at most {MOST_CELLS:,} numbers", actual, GROUPS)
 
 
 def _category(
@@ -318,8 +318,8 @@ def _category(
     levels = labels.levels()
     if len(levels.names) < 2:
         expected = f"two levels or more of {column.name!r}"
-        got = f"one, {levels.names[0]!r}" if levels.names else "none"
-        raise reading.refuse(node, expected, got, "Leave the term out.")
+        actual = f"one, {levels.names[0]!r}" if levels.names else "none"
+        raise reading.refuse(node, expected, actual, "Leave the term out.")
     if len(levels.names) > MOST_COLUMNS:
         expected = f"at most {MOST_COLUMNS:,} levels of {column.name!r}"
         raise reading.refuse(node, expected, f"{len(levels.names):,}", GROUPS)
@@ -415,8 +415,10 @@ def _learn_splines(node: Call, reading: Reading) -> Numbers:
     if "upper_bound" in arguments:
         high = _a_number(arguments["upper_bound"], reading)
     if not low < high or low > values.min() or high < values.max():
-        got = f"values from {values.min():g} to {values.max():g}, and bounds {low:g} and {high:g}"
-        raise reading.refuse(node, "bounds that all values are between", got)
+        actual = (
+            f"values from {values.min():g} to {values.max():g}, and bounds {low:g} and {high:g}"
+        )
+        raise reading.refuse(node, "bounds that all values are between", actual)
     if "knots" in arguments:
         inner = _knots(arguments, low, high, degree, reading)
     elif "df" in arguments:
@@ -452,8 +454,10 @@ def _learn_polynomials(node: Call, reading: Reading) -> Numbers:
     if "degree" in arguments:
         degree = _whole(arguments["degree"], 1, MOST_DEGREE, reading)
     if len(np.unique(values)) <= degree:
-        got = f"{len(np.unique(values))} different values"
-        raise reading.refuse(node, f"more than {degree} different values for degree {degree}", got)
+        actual = f"{len(np.unique(values))} different values"
+        raise reading.refuse(
+            node, f"more than {degree} different values for degree {degree}", actual
+        )
     is_raw = "raw" in arguments and _truth(arguments["raw"], reading)
     reading.statistics[str(node)] = degree if is_raw else bases.recurrence(values, degree)
     return Numbers(node, tuple(map(str, range(degree))))
@@ -574,6 +578,6 @@ def find_level_codes(column: Column, levels: Levels, node: Node, reading: Readin
     if len(bad):
         row = int(bad[0])
         expected = f"levels of {column.name!r} that training has, {list(levels.names[:20])}"
-        got = f"{labels.texts()[row]!r} in {reading.table.row_name(row)} ({len(bad)} such)"
-        raise reading.refuse(node, expected, got)
+        actual = f"{labels.texts()[row]!r} in {reading.table.row_name(row)} ({len(bad)} such)"
+        raise reading.refuse(node, expected, actual)
     return codes

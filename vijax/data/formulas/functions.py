@@ -242,25 +242,29 @@ def column_numbers(node: Column, reading: Reading) -> Values:
     try:
         return _finite(node, column.numbers(), reading)
     except NoNumber as error:
-        got = f"{str(error.value)[:40]!r} in {reading.table.row_name(error.row)} of {node.name!r}"
-        raise reading.refuse(node, "numbers, as training has", got, "Correct the cell.") from error
+        actual = (
+            f"{str(error.value)[:40]!r} in {reading.table.row_name(error.row)} of {node.name!r}"
+        )
+        raise reading.refuse(
+            node, "numbers, as training has", actual, "Correct the cell."
+        ) from error
 
 
 def check_categories(node: Column, column: TypedColumn, reading: Reading) -> None:
     """Refuses a column of text as categories if its cells mean numbers, as each cell would be a
     category. A few texts that rows repeat are categories; a warning is given if they are numbers
     with signs."""
-    near = column.near_numbers
-    if near is None:
+    text_numbers = column.near_numbers
+    if text_numbers is None:
         _check_few_levels(node, column, reading)
         return
-    if not near.are_few:
-        raise _near_numbers(node, near, reading)
-    if not near.are_named:
+    if not text_numbers.are_few:
+        raise _near_numbers(node, text_numbers, reading)
+    if not text_numbers.are_named:
         warnings.warn(
-            f"{reading.argument}: {node.name!r} is text, as {near.cell[:40]!r}, and each text is "
-            f"a category. If numbers are meant, write {near.advice}; C({node}) says that "
-            "categories are.",
+            f"{reading.argument}: {node.name!r} is text, as {text_numbers.cell[:40]!r}, and each "
+            f"text is a category. If numbers are meant, write {text_numbers.advice}; C({node}) "
+            "says that categories are.",
             UserWarning,
             stacklevel=2,
         )
@@ -275,7 +279,7 @@ def _check_few_levels(node: Column, column: TypedColumn, reading: Reading) -> No
     # The error for very many levels says more.
     if column.declared is not None or is_few or number > MOST_COLUMNS:
         return
-    got = (
+    actual = (
         f"{number:,} different texts in {rows:,} rows of {node.name!r}, such as "
         f"{str(column.values[0])[:40]!r}"
     )
@@ -283,7 +287,7 @@ def _check_few_levels(node: Column, column: TypedColumn, reading: Reading) -> No
         f"Make them numbers, write (1 | {node}) for groups, leave it out, or C({node}) for "
         "categories."
     )
-    raise reading.refuse(node, "categories that rows share", got, remedy)
+    raise reading.refuse(node, "categories that rows share", actual, remedy)
 
 
 FEWEST_ROWS = 10
@@ -296,12 +300,12 @@ MOST_COLUMNS = 2000
 
 def _near_numbers(node: Column, near: NearNumbers, reading: Reading) -> ValueError:
     """The error to raise if text means numbers."""
-    got = (
+    actual = (
         f"{near.cell[:40]!r} in {reading.table.row_name(near.place)} of {node.name!r}, and texts "
         "like it"
     )
     remedy = f"Write {near.advice}, and so in all rows; or C({node}) for a category of each text."
-    return reading.refuse(node, "numbers alone in cells that mean numbers", got, remedy)
+    return reading.refuse(node, "numbers alone in cells that mean numbers", actual, remedy)
 
 
 def _called_times(column: TypedColumn) -> tuple[str, str]:
@@ -475,6 +479,8 @@ def _finite(node: Node, value: Any, reading: Reading) -> Any:
     row = int(bad[0])
     cells = {name: reading.table.columns[name].values[row] for name in find_columns(node)}
     at = ", ".join(f"{name} = {cell}" for name, cell in cells.items())
-    got = f"{float(values[row]):g} in {reading.table.row_name(row)}, where {at} ({len(bad)} such)"
+    actual = (
+        f"{float(values[row]):g} in {reading.table.row_name(row)}, where {at} ({len(bad)} such)"
+    )
     remedy = "Leave these rows out, or change the term."
-    raise reading.refuse(node, f"finite values of {node}", got, remedy)
+    raise reading.refuse(node, f"finite values of {node}", actual, remedy)

@@ -116,10 +116,10 @@ class _Reader:
     def refuse_token(self, expected: str, remedy: str = LISTED) -> ValueError:
         """The error to raise for the word at the place."""
         token = self.token
-        got = repr(self.text[token.start : token.end])
+        actual = repr(self.text[token.start : token.end])
         if token.kind == "end":
-            got = "the end of the formula"
-        return self.refuse((token.start, token.end), expected, got, remedy)
+            actual = "the end of the formula"
+        return self.refuse((token.start, token.end), expected, actual, remedy)
 
     def deeper(self, read: Callable[[], Any]) -> Any:
         """Reads the part between parentheses."""
@@ -199,7 +199,8 @@ class _Reader:
         self, operators: tuple[str, ...], part: Callable[[], Node], left: Node | None = None
     ) -> Node:
         """Parts with operators between, from left to right."""
-        left = part() if left is None else left
+        if left is None:
+            left = part()
         number = 0
         while self.is_next(*operators):
             number += 1
@@ -225,8 +226,8 @@ class _Reader:
         span = (base.span[0], token.end)
         if isinstance(base, Column | Call | Number):
             remedy = f"Write I({base}**{token.text}) for a power, (a + b)**2 for interactions."
-            got = repr(f"{base}**{token.text}")
-            raise self.refuse(span, "a sum of terms before **", got, remedy)
+            actual = repr(f"{base}**{token.text}")
+            raise self.refuse(span, "a sum of terms before **", actual, remedy)
         return Operation("**", base, Number(token.text, (token.start, token.end)), span)
 
     def term(self) -> Node:
@@ -482,7 +483,9 @@ class _Reader:
             return self.arithmetic_power()
         token = self.next()
         inner = self.deeper(self.unary)
-        return inner if token.text == "+" else Sign(inner, (token.start, inner.span[1]))
+        if token.text == "+":
+            return inner
+        return Sign(inner, (token.start, inner.span[1]))
 
     def arithmetic_power(self) -> Node:
         """A number, or a number to a power."""

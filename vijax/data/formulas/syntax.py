@@ -108,7 +108,8 @@ class Call:
 
     def __str__(self) -> str:
         named = [f"{name}={value}" for name, value in self.named]
-        return f"{self.spelt or self.function}({', '.join([*map(str, self.arguments), *named])})"
+        arguments = ", ".join([*map(str, self.arguments), *named])
+        return f"{self.spelt or self.function}({arguments})"
 
 
 Node = Column | Number | Constant | Text | Several | Sign | Operation | Call

@@ -137,8 +137,9 @@ def _end_of_name(text: str, place: int) -> int:
     end = place if match is None else match.end()
     while end < len(text) and unicodedata.category(text[end]).startswith("M"):
         end += 1
-        more = REST_OF_NAME.match(text, end)
-        end = end if more is None else more.end()
+        match_after = REST_OF_NAME.match(text, end)
+        if match_after is not None:
+            end = match_after.end()
     return end
 
 

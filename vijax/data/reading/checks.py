@@ -47,8 +47,8 @@ def listed(names: Iterable[object], most: int = 10) -> str:
     "'a', 'b' and 1 more"
     """
     names = list(names)
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(repr(str(name)) for name in names[:most]) + more
+    rest_text = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(repr(str(name)) for name in names[:most]) + rest_text
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -89,8 +89,8 @@ def integer_counts(counts: np.ndarray, where: object) -> np.ndarray:
     for name, bad, remedy in _faults(counts):
         if bad.any():
             value = counts[tuple(np.argwhere(bad)[0])]
-            got = f"{name} {value} ({int(bad.sum())} such)"
-            raise fail(where, "whole counts of 0 or more", got, remedy)
+            actual = f"{name} {value} ({int(bad.sum())} such)"
+            raise fail(where, "whole counts of 0 or more", actual, remedy)
     return counts.astype(np.int32, copy=False)
 
 
@@ -121,21 +121,21 @@ def whole_numbers(values: Any, dtype: Any, where: object) -> np.ndarray:
     values = np.asarray(values)
     remedy = "pass whole numbers, such as those of a SciPy CSR matrix"
     if values.ndim != 1 or values.dtype.kind not in "iuf":
-        got = f"shape {values.shape}, dtype {values.dtype}"
-        raise fail(where, "one axis of whole numbers", got, remedy)
+        actual = f"shape {values.shape}, dtype {values.dtype}"
+        raise fail(where, "one axis of whole numbers", actual, remedy)
     if values.dtype == np.dtype(dtype):
         return np.ascontiguousarray(values)
     is_float = values.dtype.kind == "f"
     # Floats count in steps of one only up to 2^53.
     exact = 2**53 if is_float else np.iinfo(dtype).max
-    most = min(np.iinfo(dtype).max, exact)
-    bad = ~((values >= -most) & (values <= most))
+    limit = min(np.iinfo(dtype).max, exact)
+    bad = ~((values >= -limit) & (values <= limit))
     if is_float:
         bad |= values != np.floor(values)
     if bad.any():
         place = int(np.argmax(bad))
-        got = f"{values[place]} at place {place} ({int(bad.sum())} such)"
-        raise fail(where, f"whole numbers of at most {most}", got, remedy)
+        actual = f"{values[place]} at place {place} ({int(bad.sum())} such)"
+        raise fail(where, f"whole numbers of at most {limit}", actual, remedy)
     return np.ascontiguousarray(values, dtype=dtype)
 
 
@@ -157,9 +157,9 @@ def check_num_documents(number: int, where: object, entries: int | None = None) 
     if number > MAX_DOCUMENTS:
         raise fail(where, f"at most {MAX_DOCUMENTS:,} documents", f"{number:,}", remedy)
     if entries is not None and number > MAX_EMPTY + MAX_EMPTY_PER_ENTRY * entries:
-        most = MAX_EMPTY + MAX_EMPTY_PER_ENTRY * entries
+        limit = MAX_EMPTY + MAX_EMPTY_PER_ENTRY * entries
         expected = (
-            f"at most {most:,} documents, there being {entries:,} entries of a document and a word"
+            f"at most {limit:,} documents, there being {entries:,} entries of a document and a word"
         )
         remedy = "correct the number of documents; nearly all of these are empty"
         raise fail(where, expected, f"{number:,}", remedy)
@@ -174,8 +174,8 @@ def check_offsets(indptr: np.ndarray, where: object) -> None:
     if indptr[0] != 0 or len(backwards):
         place = int(backwards[0]) + 1 if len(backwards) else 0
         expected = "offsets that begin at 0 and never fall"
-        got = f"{indptr[place]} at place {place}"
-        raise fail(where, expected, got, "pass the indptr of a CSR matrix")
+        actual = f"{indptr[place]} at place {place}"
+        raise fail(where, expected, actual, "pass the indptr of a CSR matrix")
 
 
 def check_word_ids(indices: np.ndarray, vocab_size: int, where: object) -> None:
@@ -252,7 +252,7 @@ def check_whole_letters(strings: Sequence[str], where: str) -> Sequence[str]:
         if not isinstance(text, str):
             raise fail(where, "strings", f"{text!r} at place {place}", "pass strings")
         if _HALF.search(text):
-            got = f"half a letter in {text[:40]!r} at place {place}"
+            actual = f"half a letter in {text[:40]!r} at place {place}"
             remedy = "replace it: text.encode('utf-8', 'replace').decode()"
-            raise fail(where, "whole letters", got, remedy)
+            raise fail(where, "whole letters", actual, remedy)
     return strings

@@ -39,8 +39,8 @@ def open_bytes(path: Path) -> Iterator[io.BufferedIOBase]:
         with _open_gzip(path) if is_packed else path.open("rb") as file:
             yield file
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        got = f"a truncated or damaged file ({error})"
-        raise fail(path, "whole gzip data", got, "fetch the file again") from error
+        actual = f"a truncated or damaged file ({error})"
+        raise fail(path, "whole gzip data", actual, "fetch the file again") from error
     except OSError as error:
         remedy = "check the path and that you may read it"
         raise fail(path, "a readable file", error.strerror or str(error), remedy) from error
@@ -55,9 +55,9 @@ def _check_unpacked_size(path: Path, packed: int, unpacked: int) -> None:
     limit = max(LEAST_BOMB, BOMB * packed)
     if unpacked > limit:
         expected = f"a gzipped file that unpacks to {BOMB} times its size at most"
-        got = f"{size_text(packed)} that unpack to more than {size_text(limit)}"
+        actual = f"{size_text(packed)} that unpack to more than {size_text(limit)}"
         remedy = "if it is to be trusted, unpack it (gunzip), and name the new file"
-        raise fail(path, expected, got, remedy)
+        raise fail(path, expected, actual, remedy)
 
 
 class _UnpackedFile(io.RawIOBase):
@@ -151,8 +151,8 @@ def _decode(path: Path, encoding: str, lines: bool = True) -> Iterator[str]:
                 text = text.removeprefix("\ufeff")
             if "\0" in text:
                 nul_line = line + text[: text.index("\0")].count("\n")
-                where = f"{path}:{nul_line}" if lines else path
-                raise fail(where, "text", "the character NUL", _OTHER_ENCODINGS)
+                location = f"{path}:{nul_line}" if lines else path
+                raise fail(location, "text", "the character NUL", _OTHER_ENCODINGS)
             offset += len(data)
             line += text.count("\n")
             yield text
@@ -203,18 +203,18 @@ def _undecodable(
         return fail(path, expected, str(error), utf_16)
     before = error.object[: error.start]
     bad = error.object[error.start : error.start + 4]
-    where = f"{path}:{line + before.decode(encoding, 'ignore').count(chr(10))}" if line else path
-    got = f"the bytes {bad!r} at byte offset {offset + error.start}"
+    location = f"{path}:{line + before.decode(encoding, 'ignore').count(chr(10))}" if line else path
+    actual = f"the bytes {bad!r} at byte offset {offset + error.start}"
     line_start = before[-24:].rpartition(b"\n")[2]
     line_end = error.object[error.start :][:24].partition(b"\n")[0]
     around = line_start + line_end
     if b"\0" in around:
-        return fail(where, expected, got, utf_16)
+        return fail(location, expected, actual, utf_16)
     try:
-        example = f"{got}, in cp1252 {around.decode('cp1252')!r}"
+        example = f"{actual}, in cp1252 {around.decode('cp1252')!r}"
     except UnicodeDecodeError:  # five bytes are undefined there
-        return fail(where, expected, got, _OTHER_ENCODINGS)
-    return fail(where, expected, example, _READ_OR_OTHER)
+        return fail(location, expected, actual, _OTHER_ENCODINGS)
+    return fail(location, expected, example, _READ_OR_OTHER)
 
 
 def quote_line(line: bytes) -> str:
@@ -241,7 +241,9 @@ def read_vocabulary(
         vocabulary = next((path for path in beside if path.is_file()), None)
     if isinstance(vocabulary, str | Path):
         return tuple(read_lines(Path(vocabulary)))
-    return None if vocabulary is None else tuple(vocabulary)
+    if vocabulary is None:
+        return None
+    return tuple(vocabulary)
 
 
 SHEETS = (".xlsx", ".xls", ".ods")  # endings of spreadsheets
@@ -263,12 +265,12 @@ def path_kind(path: Path) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return "none"
     except (OSError, ValueError) as error:
-        where = str(path)[:60] + ("..." if len(str(path)) > 60 else "")
+        location = str(path)[:60] + ("..." if len(str(path)) > 60 else "")
         remedy = (
             "check the path, and that you may read it; to pass the texts themselves, pass a list "
             "of them"
         )
-        raise fail(where, "a file or folder", _brief(error), remedy) from error
+        raise fail(location, "a file or folder", _brief(error), remedy) from error
     return next((kind for kind, test in KINDS.items() if test(mode)), "something else")
 
 
@@ -290,11 +292,11 @@ def naming(path: Path) -> Iterator[None]:
     except MemoryError as error:
         size = f"{path.stat().st_size:,} bytes" if path.exists() else "a file"
         detail = f" ({_brief(error)})" if str(error) else ""
-        got = f"{size} and no memory left{detail}"
+        actual = f"{size} and no memory left{detail}"
         remedy = (
             "divide it, or write it as text, LDA-C or UCI docword, which are read piece by piece"
         )
-        raise fail(path, "data that fit in memory", got, remedy) from error
+        raise fail(path, "data that fit in memory", actual, remedy) from error
     except DataError as error:
         if str(path) in str(error):
             raise

@@ -45,8 +45,8 @@ def column_kinds(opened: Any) -> dict[str, Kind]:
         can_lack = field.nullable or field.type.num_fields > 0
         leaves = range(leaf, leaf + count)
         lacks = can_lack and any(_may_lack(opened.metadata, i) for i in leaves)
-        most = max(_most(opened.metadata, i) for i in leaves)
-        kinds[field.name] = Kind(_number_dtype(field.type), lacks, most)
+        most_values = max(_most(opened.metadata, i) for i in leaves)
+        kinds[field.name] = Kind(_number_dtype(field.type), lacks, most_values)
         leaf += count
     return kinds
 
@@ -126,8 +126,8 @@ def to_numbers(column: Any, where: str, dtype: np.dtype | None = None) -> np.nda
     ):
         lengths = compute.list_value_length(column).to_numpy(zero_copy_only=False)
         if column.null_count or (lengths != lengths[:1]).any():
-            got = "lists of several, or missing ones"
-            raise fail(where, "lists of one length", got, "give all rows one length")
+            actual = "lists of several, or missing ones"
+            raise fail(where, "lists of one length", actual, "give all rows one length")
         return to_numbers(compute.list_flatten(column), where, dtype).reshape(len(lengths), -1)
     column_dtype = check_numeric(column.type, where)
     if types.is_dictionary(column.type):
@@ -226,9 +226,9 @@ def check_room(number: int, file: object, noun: str) -> None:
     if number < 0:
         raise fail(file, "numbers of rows", "one below 0", "fetch or write the file again")
     if number > (free := free_bytes()):
-        got = f"{noun}, {size_text(number)} where {size_text(free)} are free"
+        actual = f"{noun}, {size_text(number)} where {size_text(free)} are free"
         remedy = (
             "fetch or write the file again, with smaller row groups; tables of many rows are "
             "read by parts"
         )
-        raise fail(file, "rows that fit in memory", got, remedy)
+        raise fail(file, "rows that fit in memory", actual, remedy)

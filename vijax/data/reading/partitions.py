@@ -62,12 +62,12 @@ def check_no_log(name: str, source: object) -> None:
     """Raises a DataError for the folder of a log in the source: without the log, deleted rows would
     be read."""
     if name in LOGS:
-        got = f"a table of {LOGS[name]}, whose {name} says which files count"
+        actual = f"a table of {LOGS[name]}, whose {name} says which files count"
         remedy = (
             "write the table of today as Parquet files, by the library that reads the log, and "
             "name those"
         )
-        raise fail(source, "Parquet files that are all of one table", got, remedy)
+        raise fail(source, "Parquet files that are all of one table", actual, remedy)
 
 
 def find_parts(names: Iterable[str], source: object) -> list[Part]:
@@ -96,13 +96,13 @@ def find_parts(names: Iterable[str], source: object) -> list[Part]:
         return []
     remedy = "move them, or name one of the folders"
     if strays:
-        got = f"{listed(strays, 3)} beside {parts[0].file!r}"
+        actual = f"{listed(strays, 3)} beside {parts[0].file!r}"
         expected = "Parquet files in the folder itself, or in folders called column=value"
-        raise fail(source, expected, got, remedy)
+        raise fail(source, expected, actual, remedy)
     columns = tuple(parts[0].values)
-    if other := next((part for part in parts if tuple(part.values) != columns), None):
+    if odd_part := next((part for part in parts if tuple(part.values) != columns), None):
         expected = "Parquet files in folders of one depth, called by the same columns"
-        raise fail(source, expected, f"{other.file!r} beside {parts[0].file!r}", remedy)
+        raise fail(source, expected, f"{odd_part.file!r} beside {parts[0].file!r}", remedy)
     return parts
 
 
@@ -132,9 +132,9 @@ def check_one_format(folder: Path, first: str) -> None:
       first: one of the Parquet files.
     """
     if tables := find_other_tables(folder):
-        got = f"{listed(tables, 3)} beside {os.path.basename(first)!r}"
+        actual = f"{listed(tables, 3)} beside {os.path.basename(first)!r}"
         remedy = "move the others, or name one file"
-        raise fail(folder, "a folder of Parquet files alone", got, remedy)
+        raise fail(folder, "a folder of Parquet files alone", actual, remedy)
 
 
 def find_strays(names: Iterable[str]) -> list[str]:

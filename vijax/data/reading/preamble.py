@@ -52,9 +52,9 @@ def read_preamble(lines: Sequence[str], known: Sequence[str], path: Path, notes:
         if separator not in known:
             letters = ", ".join(repr(letter) for letter in known)
             expected = f"one of {letters} between cells"
-            got = f"the line {lines[0].strip()!r}"
+            actual = f"the line {lines[0].strip()!r}"
             remedy = "write the file with one of these, and this line with it, or remove the line"
-            raise fail(f"{path}:1", expected, got, remedy)
+            raise fail(f"{path}:1", expected, actual, remedy)
     first = number
     comment = None
     while number < len(lines) and (

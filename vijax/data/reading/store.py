@@ -86,7 +86,9 @@ def file_blocks(file: str, counts: Sequence[int], first: int) -> Iterator[Block]
 
 def shard_paths(path: Path) -> list[Path]:
     """The Parquet files of a folder in the order of their names; for a file, the file itself."""
-    return [Path(part.file) for part in parquet_parts(path)] if path.is_dir() else [path]
+    if path.is_dir():
+        return [Path(part.file) for part in parquet_parts(path)]
+    return [path]
 
 
 def parquet_files(source: str | Path) -> list[str]:
@@ -169,17 +171,17 @@ def no_parquet(source: str | Path, remedy: str = "check the path") -> DataError:
     if not is_address(source):
         strays = find_strays(local_names(path)) if path.is_dir() else []
         tables = [] if strays else find_other_tables(path)
-    got = "none"
+    actual = "none"
     if strays:
-        got = f"none but {listed(strays, 3)}, which are left out"
+        actual = f"none but {listed(strays, 3)}, which are left out"
         remedy = (
             "name the file, or its folder; files in folders called column=value are read, hidden "
             "ones are not"
         )
     elif tables:
-        got = listed(tables, 3)
+        actual = listed(tables, 3)
         remedy = "name one of them; a table in several files is read of Parquet alone"
-    return fail(source, "a Parquet file, or a folder of them", got, remedy)
+    return fail(source, "a Parquet file, or a folder of them", actual, remedy)
 
 
 def open_parquet(file: Any, texts_once: bool = False) -> Any:
@@ -239,7 +241,9 @@ def read_folder_text(source: str | Path, name: str) -> str | None:
     """The text of a file in a folder, on this machine or in a store; None without the file."""
     if not is_address(source):
         path = Path(source).expanduser() / name
-        return read_text(path) if path.is_file() else None
+        if not path.is_file():
+            return None
+        return read_text(path)
     file = f"{str(source).rstrip('/')}/{name}"
 
     def ask(request: Request) -> str | None:
@@ -384,15 +388,17 @@ def ask_with_retries(where: str, ask: Callable[[Request], Result]) -> Result:
         except Exception as error:  # each store has errors of its own
             if (refusal := _find_refusal(error)) is not None:
                 expected = "credentials that the store takes"
-                got = f"none, or such as it refuses: {_error_text(refusal)}"
-                raise fail(where, expected, got, _credentials(where)) from error
+                actual = f"none, or such as it refuses: {_error_text(refusal)}"
+                raise fail(where, expected, actual, _credentials(where)) from error
             if request.fault is None:
-                got = f"an unreadable one ({_error_text(error)})"
-                raise fail(where, WHOLE, got, REMEDY) from error
+                actual = f"an unreadable one ({_error_text(error)})"
+                raise fail(where, WHOLE, actual, REMEDY) from error
             if wait is None:
-                got = f"{_error_text(request.fault)}, {len(WAITS_S) + 1} times"
+                actual = f"{_error_text(request.fault)}, {len(WAITS_S) + 1} times"
                 remedy = "try again later: a run with checkpoints goes on"
-                raise fail(where, "a store that answers with whole files", got, remedy) from error
+                raise fail(
+                    where, "a store that answers with whole files", actual, remedy
+                ) from error
         time.sleep(wait)
     raise AssertionError
 
@@ -447,11 +453,11 @@ def _call_in_thread(ask: Callable[[Request], Result], request: Request) -> Resul
         except BaseException as error:
             outcomes.append((None, error))
         finally:
-            done.set()
+            finished.set()
 
-    done = threading.Event()
+    finished = threading.Event()
     threading.Thread(target=call, name="vijax-store", daemon=True).start()
-    while not done.wait(min(1.0, LIMIT_S / 4)):
+    while not finished.wait(min(1.0, LIMIT_S / 4)):
         if (late := request.late()) is not None:
             request.fault = late
             raise late

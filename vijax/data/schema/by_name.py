@@ -22,7 +22,9 @@ def table_names(table: Any) -> tuple[str, ...] | None:
     if isinstance(table, Mapping):
         return tuple(map(column_name, table))
     fields = table.dtype.names if isinstance(table, np.ndarray) else column_names(table)
-    return None if fields is None else tuple(map(column_name, fields))
+    if fields is None:
+        return None
+    return tuple(map(column_name, fields))
 
 
 def matrix_names(table: Any) -> tuple[str, ...] | None:
@@ -34,7 +36,9 @@ def matrix_names(table: Any) -> tuple[str, ...] | None:
     (('a', 'b'), ('0', '1'))
     """
     names = table_names(table)
-    return None if names is None or len(set(names)) != len(names) else names
+    if names is None or len(set(names)) != len(names):
+        return None
+    return names
 
 
 def are_places(names: Sequence[str]) -> bool:
@@ -111,5 +115,5 @@ def _rebuild_mapping(table: Mapping, columns: dict) -> Mapping:
 
 
 def _join_names(names: Sequence[str], most: int = 10) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    rest_text = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest_text

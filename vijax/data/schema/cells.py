@@ -34,7 +34,9 @@ def column_names(table: Any) -> list[str] | None:
     names = getattr(table, "column_names", None)
     if not isinstance(names, list):  # in pandas a column may have this name
         names = getattr(table, "columns", None)
-    return None if names is None else [column_name(name) for name in names]
+    if names is None:
+        return None
+    return [column_name(name) for name in names]
 
 
 def column_values(column: Any) -> list:
@@ -95,8 +97,8 @@ def array_of_list(cells: list[Any], column: str, row_name: RowName | None = None
         as_floats = kinds != {int} or max(map(abs, cells)) > 2**62
         if not as_floats:
             return np.array(cells, np.int64)
-        whole = [cell for cell in cells if isinstance(cell, int)]
-        if all(abs(cell) < 2**53 for cell in whole):
+        integers = [cell for cell in cells if isinstance(cell, int)]
+        if all(abs(cell) < 2**53 for cell in integers):
             return np.array([np.nan if cell is None else cell for cell in cells], float)
     if kinds == {bool}:
         return np.array(cells, bool)
@@ -105,8 +107,8 @@ def array_of_list(cells: list[Any], column: str, row_name: RowName | None = None
         if isinstance(cell, list | dict | set | np.ndarray):
             place = f"row {row}, counted from 0," if row_name is None else row_name(row)
             expected = "columns that are vectors of numbers, text, dates or categories"
-            got = f"a {type(cell).__name__} in {place} of {column!r}"
-            require(False, "table", expected, got)
+            actual = f"a {type(cell).__name__} in {place} of {column!r}"
+            require(False, "table", expected, actual)
         if isinstance(cell, np.generic) and cell.dtype.kind in "USO":
             cell = cell.item()
         array[row] = cell

@@ -47,15 +47,15 @@ def memory_columns(
     if not is_library_table(source) and not has_names:
         source = _columns_of_matrix(source, names)
     elif is_library_table(source) and getattr(source, "columns", None) is None:
-        got = f"a single {type(source).__name__}"
-        raise fail("data", EXPECTED, got, "give the table, not one column of it")
+        actual = f"a single {type(source).__name__}"
+        raise fail("data", EXPECTED, actual, "give the table, not one column of it")
     try:
         table = typed_table(source)
     except ValueError as error:
         raise DataError(_about_data(str(error))) from error
     if table.repeated:
-        got = f"several {listed(table.repeated)}"
-        raise fail("data", "columns of distinct names", got, "rename them")
+        actual = f"several {listed(table.repeated)}"
+        raise fail("data", "columns of distinct names", actual, "rename them")
     if not table.columns:
         raise fail("data", "one column or more", "none", "give the table with its columns")
     return NamedColumns(
@@ -89,10 +89,10 @@ def plain_column(column: TypedColumn, exact: bool = False) -> np.ndarray:
 def _columns_of_matrix(source: Any, names: Sequence[str]) -> Columns:
     array = np.asarray(source)
     if array.ndim != 2 or array.dtype.kind not in "iufbO":
-        got = type(source).__name__
+        actual = type(source).__name__
         if array.ndim:
-            got = f"{got} of shape {array.shape}"
-        raise fail("data", EXPECTED, got, "convert it to one of these")
+            actual = f"{actual} of shape {array.shape}"
+        raise fail("data", EXPECTED, actual, "convert it to one of these")
     if array.shape[1] != len(names):
         expected = f"a matrix of {len(names)} columns"
         raise fail("data", expected, f"{array.shape[1]}", "give the columns of the run")

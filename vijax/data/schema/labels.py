@@ -120,11 +120,15 @@ class Levels:
             number = converted if kind != "number" and self.kind == "number" else name
             keys = _lookup_keys(number, kind, self.kind)
             exact = (name, converted, *(equals.get(key, "") for key in keys))
-            place = next((place_of[other] for other in exact if other in place_of), MISSING)
+            place = next(
+                (place_of[key_name] for key_name in exact if key_name in place_of), MISSING
+            )
             if place < 0 and self.kind == "number" and number:
                 # 0.1 * 3 is 0.3 up to rounding. If two levels are that near, neither is taken.
-                near = {place_of[other] for other in _neighbours(number) if other in place_of}
-                place = near.pop() if len(near) == 1 else MISSING
+                candidates = {
+                    place_of[key_name] for key_name in _neighbours(number) if key_name in place_of
+                }
+                place = candidates.pop() if len(candidates) == 1 else MISSING
             places.append(place)
         return np.array([*places, MISSING], int)[labels.codes]
 
@@ -183,7 +187,9 @@ def _singles(name: str) -> list[tuple[str, str]]:
     with np.errstate(over="ignore", under="ignore"):
         single = np.float32(value)
     is_single = float(single) == value or _shortest(str(single)) == name
-    return [("float32", str(single))] if is_single and np.isfinite(single) and single != 0 else []
+    if is_single and np.isfinite(single) and single != 0:
+        return [("float32", str(single))]
+    return []
 
 
 def _neighbours(name: str) -> list[str]:
@@ -291,7 +297,9 @@ def kind_of_names(names: Iterable[str]) -> LabelKind:
     names = list(names)
     if names and set(names) <= set(TRUTHS):
         return "truth"
-    return "number" if all(_plain_number(name) == name for name in names) else "text"
+    if all(_plain_number(name) == name for name in names):
+        return "number"
+    return "text"
 
 
 def name_of_value(value: Any) -> tuple[LabelKind, str]:
@@ -417,7 +425,9 @@ def _whole_name(value: int) -> str:
 
 def _shortest(text: str) -> str:
     """A decimal number without zeros at its end."""
-    return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
+    if "." in text and "e" not in text:
+        return text.rstrip("0").rstrip(".")
+    return text
 
 
 def _time_name(value: datetime.date | np.datetime64) -> str:

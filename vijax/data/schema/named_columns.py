@@ -39,7 +39,9 @@ def find_names(data: PyTree, loader: Any = None) -> Names | None:
         for leaf in leaves:
             _check_distinct(leaf)
         names = tuple(map(matrix_names, leaves))
-    return names if any(leaf_names is not None for leaf_names in names) else None
+    if not any(leaf_names is not None for leaf_names in names):
+        return None
+    return names
 
 
 def _check_distinct(table: Any) -> None:

@@ -104,23 +104,25 @@ def near_numbers(cells: Sequence[str]) -> NearNumbers | None:
     stripped = [cell.strip() for cell in cells]
     distinct = dict.fromkeys(stripped)
     readings = {cell: _read(cell) for cell in distinct if not says_number(cell)}
-    near = {cell: reading for cell, reading in readings.items() if reading is not None}
-    unit = _commonest(near[cell].unit for cell in stripped if cell in near)
-    near = {cell: reading for cell, reading in near.items() if reading.unit in (unit, "")}
-    if not near:
+    near_readings = {cell: reading for cell, reading in readings.items() if reading is not None}
+    unit = _commonest(near_readings[cell].unit for cell in stripped if cell in near_readings)
+    near_readings = {
+        cell: reading for cell, reading in near_readings.items() if reading.unit in (unit, "")
+    }
+    if not near_readings:
         return None
-    num_meant = sum(cell in near or cell not in readings for cell in stripped)
+    num_meant = sum(cell in near_readings or cell not in readings for cell in stripped)
     if num_meant <= MOST * len(stripped):
         return None
-    place = next(place for place, cell in enumerate(stripped) if cell in near)
+    place = next(place for place, cell in enumerate(stripped) if cell in near_readings)
     number = len(distinct)
     are_few = any(
         number <= most and len(stripped) >= repeats * number for most, repeats in FEW_LEVELS
     )
     are_named = number <= FEW_LEVELS[0][0] and any(map(str.isalpha, unit))
     numbers = [cell for cell in distinct if cell not in readings]
-    are_commas_decimal = _are_commas_decimal(list(near.values()), numbers)
-    values = near[stripped[place]].values(are_commas_decimal)
+    are_commas_decimal = _are_commas_decimal(list(near_readings.values()), numbers)
+    values = near_readings[stripped[place]].values(are_commas_decimal)
     return NearNumbers(place, cells[place], tuple(dict.fromkeys(values)), are_few, are_named)
 
 
@@ -159,7 +161,9 @@ def _are_commas_decimal(near: Sequence[_Read], numbers: Sequence[str]) -> bool |
             return False
         if "." in reading.body and not OF_POINTS.fullmatch(reading.body):
             return False
-    return False if any("." in cell for cell in numbers) else None
+    if not any("." in cell for cell in numbers):
+        return None
+    return False
 
 
 def _has_decimal_comma(reading: _Read) -> bool:

@@ -56,8 +56,8 @@ says numbers, pass numpy.asarray(x, float).
     is_list = isinstance(values, list | tuple)
     has_no_order = isinstance(values, Mapping) or (is_list and are_records(values))
     is_structured = isinstance(values, np.ndarray) and values.dtype.names is not None
-    got = f"columns by name, in a {type(values).__name__}"
-    _refuse(argument, has_no_order or is_structured, got, AS_A_TABLE.format(name=argument))
+    actual = f"columns by name, in a {type(values).__name__}"
+    _refuse(argument, has_no_order or is_structured, actual, AS_A_TABLE.format(name=argument))
     _refuse(argument, isinstance(values, set | frozenset), "a set, which has no order", "")
     if is_list and any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values)):
         return jax.numpy.asarray(values)
@@ -94,11 +94,11 @@ def require_finite(argument: str, values: Any) -> Any:
     places = np.argwhere(~np.isfinite(array))
     row, *columns = map(int, places[0])
     column = f", column {', '.join(map(str, columns))}" if columns else ""
-    got = (
+    actual = (
         f"{array[tuple(places[0])]} in row {row}{column}, counted from 0 ({len(places):,} such "
         "numbers)"
     )
-    require(False, argument, "finite numbers", got, "Remove those rows, or fill the numbers in.")
+    require(False, argument, "finite numbers", actual, "Remove those rows, or fill the numbers in.")
     return values
 
 
@@ -110,10 +110,10 @@ def _as_array(argument: str, values: Any) -> np.ndarray:
             raise
         # Lists of different lengths.
         lengths = sorted({len(row) if hasattr(row, "__len__") else 0 for row in values})
-        got = "lists of several lengths"
+        actual = "lists of several lengths"
         if len(lengths) > 1:
-            got = f"rows of lengths {', '.join(map(str, lengths[:5]))}"
-        _refuse(argument, True, got, "Give all rows the same columns.")
+            actual = f"rows of lengths {', '.join(map(str, lengths[:5]))}"
+        _refuse(argument, True, actual, "Give all rows the same columns.")
         raise
 
 
@@ -207,5 +207,5 @@ def require_same_index(
     if has_same:
         align = f"Align it: {argument}.loc[{whose}.index]; or"
     remedy = f"{align} pass {argument}.{by_place}, whose rows are those of {whose} by place."
-    got = f"{second[row]!r} where {whose} has {first[row]!r}, in row {row}"
-    require(False, argument, f"the index of {whose}, in its order", got, remedy)
+    actual = f"{second[row]!r} where {whose} has {first[row]!r}, in row {row}"
+    require(False, argument, f"the index of {whose}, in its order", actual, remedy)

@@ -62,8 +62,8 @@ class RowNames:
     def list_rows(self, rows: Sequence[int]) -> str:
         """The names of some rows, the first five of them, and their number."""
         names = ", ".join(self._label(int(row)) for row in rows[:MOST_NAMED])
-        more = ", ..." if len(rows) > MOST_NAMED else ""
-        words = f"{self.called}{'s' * (len(rows) > 1)} {names}{more}"
+        ellipsis_text = ", ..." if len(rows) > MOST_NAMED else ""
+        words = f"{self.called}{'s' * (len(rows) > 1)} {names}{ellipsis_text}"
         if self.after == FROM_ZERO:
             return f"{words} ({len(rows)} such){self.after}"
         return f"{words}{self.after} ({len(rows)} such)"

@@ -189,8 +189,10 @@ class TypedColumn:
         if self.kind != "label" or self.declared is not None:
             return None
         present = np.flatnonzero(~self.missing)
-        near = near_numbers([str(cell) for cell in self.values[present].tolist()])
-        return None if near is None else near._replace(place=int(present[near.place]))
+        first_near = near_numbers([str(cell) for cell in self.values[present].tolist()])
+        if first_near is None:
+            return None
+        return first_near._replace(place=int(present[first_near.place]))
 
     def rows(self, places: np.ndarray) -> TypedColumn:
         """Some of its cells, of the same kind."""
@@ -283,13 +285,13 @@ class TypedTable:
     def column(self, argument: str, name: str) -> TypedColumn:
         """A column; ValueError that names the argument, and the nearest name, if the table has
         none."""
-        got = f"several columns {[name]}"
+        actual = f"several columns {[name]}"
         expected = "one column of each name in the formula"
-        require(name not in self.repeated, argument, expected, got, "Rename them.")
+        require(name not in self.repeated, argument, expected, actual, "Rename them.")
         if name not in self.columns:
             names = list(self.columns)
-            near = difflib.get_close_matches(name, names, 1)
-            remedy = f"Did you mean {near[0]!r}?" if near else ""
+            close_names = difflib.get_close_matches(name, names, 1)
+            remedy = f"Did you mean {close_names[0]!r}?" if close_names else ""
             require(False, argument, f"a column {name!r} in the table", f"columns {names}", remedy)
         return self.columns[name]
 
@@ -342,12 +344,12 @@ class TypedTable:
                 continue
             numbers = column.numbers()
             wrong = np.flatnonzero(~np.isin(numbers, (0, 1)) & ~np.isnan(numbers))
-            got = ""
+            actual = ""
             if len(wrong):
                 row = int(wrong[0])
-                got = f"{numbers[row]:g} in {self.row_name(row)} of {entry.name!r}"
+                actual = f"{numbers[row]:g} in {self.row_name(row)} of {entry.name!r}"
             expected = "true or false (1 or 0), as training has"
-            require(not len(wrong), "table", expected, got, "Correct the cell.")
+            require(not len(wrong), "table", expected, actual, "Correct the cell.")
 
     def with_column(self, name: str, values: Any) -> TypedTable:
         """The table with one more column, or with a column replaced."""
@@ -451,12 +453,12 @@ def table_of_file(
         numbers.
     """
     table = _file_table(read(exact=labels))
-    both = [name for name in table.columns if name in labels and name in numbers]
-    if not both:
+    in_both = [name for name in table.columns if name in labels and name in numbers]
+    if not in_both:
         return table
     typed = _file_table(read(exact=()))
     columns = dict(table.columns)
-    for name in both:
+    for name in in_both:
         exact = table.columns[name]
         columns[name] = dataclasses.replace(
             typed.columns[name], texts=exact.values, written=exact.written
@@ -466,8 +468,8 @@ def table_of_file(
 
 def _make_table(columns: Sequence[TypedColumn], rows: RowNames | None = None) -> TypedTable:
     names = [column.name for column in columns]
-    twice = (name for place, name in enumerate(names) if name in names[:place])
-    repeated = tuple(dict.fromkeys(twice))
+    duplicates = (name for place, name in enumerate(names) if name in names[:place])
+    repeated = tuple(dict.fromkeys(duplicates))
     by_name = {column.name: column for column in columns if column.name not in repeated}
     sizes = {len(column.values) for column in columns}
     require(len(sizes) <= 1, "table", "columns of one length", f"lengths {sorted(sizes)}")
@@ -494,8 +496,8 @@ def _column_in_memory(name: str, values: Any, rows: RowNames | None = None) -> T
         return dataclasses.replace(values, name=name)
     is_vector = hasattr(values, "__len__") and not isinstance(values, str | bytes)
     expected = "columns that are vectors"
-    got = f"{name!r}: {str(values)[:40]!r}"
-    require(is_vector, "table", expected, got, "Write [...] around it.")
+    actual = f"{name!r}: {str(values)[:40]!r}"
+    require(is_vector, "table", expected, actual, "Write [...] around it.")
     declared = declared_categories(values)
     array = array_of_cells(values, name, None if rows is None else rows.mid_sentence)
     require(array.ndim == 1, "table", expected, f"{name!r} of shape {array.shape}")

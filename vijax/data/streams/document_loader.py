@@ -55,9 +55,11 @@ def strata(
     rows = np.argsort(stratum, kind="stable").astype(np.int32)
     counts = np.bincount(stratum, minlength=4 * len(edges))
     members = [stratum // 4 == b for b in range(len(edges))]
-    most = lambda x: [max(1, int(x[is_member].max())) for is_member in members]
+    largest = lambda x: [max(1, int(x[is_member].max())) for is_member in members]
     used = np.flatnonzero(counts)
-    return Strata(most(lengths), most(tokens), counts[used].tolist(), (used // 4).tolist(), rows)
+    return Strata(
+        largest(lengths), largest(tokens), counts[used].tolist(), (used // 4).tolist(), rows
+    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -103,19 +105,19 @@ class DocumentLoader(SharedLoader):
 
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
         """See `vijax.data.loader.Loader`."""
-        ahead = READY if self.shards.sizes.whole is not None else self._ahead
+        num_steps_held = READY if self.shards.sizes.whole is not None else self._ahead
         while start < stop:
             epoch, place = divmod(start, self.steps_per_epoch)
-            count = min(ahead, stop - start, self.steps_per_epoch - place)
+            count = min(num_steps_held, stop - start, self.steps_per_epoch - place)
             yield from self._window(epoch, range(place, place + count))
             start += count
 
     def spread(self, count: int) -> Iterator[Minibatch]:
         """At most `count` batches, spread over the first pass."""
         places = range(0, self.steps_per_epoch, -(-self.steps_per_epoch // count))
-        ahead = len(places) if self.shards.sizes.whole is not None else self._ahead
-        for first in range(0, len(places), ahead):
-            yield from self._window(0, places[first : first + ahead])
+        num_steps_held = len(places) if self.shards.sizes.whole is not None else self._ahead
+        for first in range(0, len(places), num_steps_held):
+            yield from self._window(0, places[first : first + num_steps_held])
 
     @property
     def _ahead(self) -> int:
@@ -147,8 +149,8 @@ class DocumentLoader(SharedLoader):
     def _held(self, hands: list[list[np.ndarray]]) -> tuple[Any, list[list[np.ndarray]]]:
         """Documents in memory that contain those of the hands, and the places of the hands in
         them."""
-        if (whole := self.shards.sizes.whole) is not None:
-            return whole, hands
+        if (all_documents := self.shards.sizes.whole) is not None:
+            return all_documents, hands
         flat = np.concatenate([rows for hand in hands for rows in hand])
         numbers = np.sort(flat[flat != PADDING])
         find = lambda rows: np.where(rows == PADDING, rows, np.searchsorted(numbers, rows))
@@ -194,12 +196,12 @@ def document_loader(shards: Shards, size: float, seed: int, is_fixed: bool) -> D
     """
     steps = num_steps(shards.num_documents, size)
     sizes = shards.sizes
-    got = f"{len(sizes.lengths):,} empty documents"
-    require(bool(sizes.lengths.any()), "data", "documents with words", got)
-    got = (
+    actual = f"{len(sizes.lengths):,} empty documents"
+    require(bool(sizes.lengths.any()), "data", "documents with words", actual)
+    actual = (
         f"all {shards.num_documents:,} documents at each step, and held_bytes={shards.held_bytes:,}"
     )
     remedy = "Say batch_size=1000, or raise held_bytes."
     fits = steps > 1 or sizes.whole is not None
-    require(fits, "batch_size", "some of the documents at each step", got, remedy)
+    require(fits, "batch_size", "some of the documents at each step", actual, remedy)
     return DocumentLoader(shards, size, seed, strata(sizes.lengths, sizes.tokens, steps), is_fixed)

@@ -80,7 +80,9 @@ class Shards:
     @property
     def num_documents(self) -> int:
         """N, the number of documents."""
-        return self._num_in_files if self.chosen is None else self.chosen.stop - self.chosen.first
+        if self.chosen is None:
+            return self._num_in_files
+        return self.chosen.stop - self.chosen.first
 
     @property
     def _num_in_files(self) -> int:
@@ -101,8 +103,8 @@ class Shards:
         total = self._num_in_files
         if not 0 < held_out < total or self.chosen is not None:
             expected = f"a part of {total:,} documents that leaves some on both sides"
-            got = f"held_out={held_out}" if self.chosen is None else "a part of them"
-            raise fail("held_out", expected, got, "change it")
+            actual = f"held_out={held_out}" if self.chosen is None else "a part of them"
+            raise fail("held_out", expected, actual, "change it")
 
         def part(first: int, stop: int) -> Shards:
             num_pairs = -(-self.num_pairs * (stop - first) // total)
@@ -263,7 +265,7 @@ def shards(
     num_pairs = 0
     largest = list[int | None]([-1])
     for file in files:
-        names, counts, pairs, most = from_parquet(file, functools.partial(_head, file))
+        names, counts, pairs, largest_ids = from_parquet(file, functools.partial(_head, file))
         if missing := sorted(set(PAIRS) - set(names)):
             remedy = (
                 "prepare shards of the texts (vijax prepare); see help(vijax.data.corpora.shards)"
@@ -272,12 +274,12 @@ def shards(
         first = blocks[-1].first + blocks[-1].count if blocks else 0
         blocks.extend(file_blocks(file, counts, first))
         num_pairs += pairs
-        largest += most
+        largest += largest_ids
     if not blocks:
         raise fail(source, "one document or more", "none", "check where the documents come from")
     if words is None and None in largest:
-        got = "none, and files that do not say which ids they have"
-        raise fail(source, "words", got, "give vocabulary=")
+        actual = "none, and files that do not say which ids they have"
+        raise fail(source, "words", actual, "give vocabulary=")
     size = len(words) if words is not None else max(x for x in largest if x is not None) + 1
     check_vocab_size(size, source)
     return Shards(tuple(blocks), words, size, num_pairs, held_bytes)

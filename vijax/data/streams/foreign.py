@@ -88,8 +88,8 @@ def _as_array(leaf: Any) -> Any:
     except Exception as error:  # each library has errors of its own
         reason = " ".join(str(error).split())[:160]
         remedy = "give an array: of PyTorch x.detach().cpu().numpy(), of Dask x.compute()"
-        got = f"a {type(leaf).__name__} ({reason})"
-        raise fail("data", "arrays that NumPy can read", got, remedy) from error
+        actual = f"a {type(leaf).__name__} ({reason})"
+        raise fail("data", "arrays that NumPy can read", actual, remedy) from error
 
 
 def _class_libraries(data: Any) -> set[str]:

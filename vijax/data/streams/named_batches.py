@@ -60,21 +60,21 @@ class NamedBatches:
         if len(leaves) != len(self.leaf_columns):  # the loader says so
             return data
         pairs = zip(self.leaf_columns, leaves, strict=True)
-        placed = [
+        arranged = [
             leaf if names is None else self._arrange_table(names, leaf, step)
             for names, leaf in pairs
         ]
-        return jax.tree.unflatten(structure, placed)
+        return jax.tree.unflatten(structure, arranged)
 
     def _arrange_table(self, names: tuple[str, ...], table: Any, step: int) -> Any:
-        where = f"batch of step {step}"
+        location = f"batch of step {step}"
         try:
-            arranged = order_columns(names, table, where, "the first batch", REMEDY)
+            arranged = order_columns(names, table, location, "the first batch", REMEDY)
         except ValueError as error:
             raise DataError(str(error)) from error
         extra = [name for name in table_names(table) or () if name not in names]
         if arranged is not table and extra and not self._has_said:
             self._has_said = True
-            text = f"{where}: not read: {listed(extra)}, which the first batch does not have."
+            text = f"{location}: not read: {listed(extra)}, which the first batch does not have."
             warnings.warn(f"{text} So it is with later batches.", stacklevel=2)
         return arranged

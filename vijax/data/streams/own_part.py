@@ -102,10 +102,12 @@ def _pad_rows(batch: Minibatch, rows: int, step: int) -> Minibatch:
         remedy = "have every process give batches of one size, or shorter ones"
         expected = f"at most the {rows} groups of the first"
         raise fail(f"batch of step {step}", expected, str(size), remedy)
-    more = rows - size
+    num_added = rows - size
     weights = np.ones(size, np.float32) if batch.weights is None else np.asarray(batch.weights)
-    fill = lambda x: np.concatenate([np.asarray(x), np.repeat(np.asarray(x)[:1], more, axis=0)])
+    fill = lambda x: np.concatenate(
+        [np.asarray(x), np.repeat(np.asarray(x)[:1], num_added, axis=0)]
+    )
     return batch._replace(
         data=jax.tree.map(fill, batch.data),  # copies of the first: numbers that the model can read
-        weights=np.concatenate([weights, np.zeros(more, weights.dtype)]),  # type: ignore[arg-type]
+        weights=np.concatenate([weights, np.zeros(num_added, weights.dtype)]),  # type: ignore[arg-type]
     )

@@ -21,9 +21,9 @@ def part_of_pass(num_groups: int, num_parts: int, i: int) -> tuple[int, int]:
     >>> [part_of_pass(8, 3, i) for i in range(3)]
     [(0, 3), (3, 6), (6, 8)]
     """
-    least, more = divmod(num_groups, num_parts)  # `more` parts have one group more
-    first = i * least + min(i, more)
-    return first, first + least + (i < more)
+    size, num_larger = divmod(num_groups, num_parts)  # `more` parts have one group more
+    first = i * size + min(i, num_larger)
+    return first, first + size + (i < num_larger)
 
 
 def padded_part(

@@ -34,8 +34,8 @@ class Permutation:
     def __call__(self, places: Int[np.ndarray, " n"] | Sequence[int]) -> Int[np.ndarray, " n"]:
         """The rows at these places."""
         rows = self._permute(np.asarray(places, np.uint64))
-        while len(outside := np.flatnonzero(rows >= self.size)):
-            rows[outside] = self._permute(rows[outside])
+        while len(too_large := np.flatnonzero(rows >= self.size)):
+            rows[too_large] = self._permute(rows[too_large])
         return rows.astype(np.int64)
 
     @property

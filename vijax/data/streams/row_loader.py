@@ -63,14 +63,16 @@ class RowLoader(SharedLoader):
 
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
         """See `vijax.data.loader.Loader`."""
-        whole = self._whole
-        ahead = self.steps_per_epoch
-        if whole is None:  # row numbers and their order take memory too
-            ahead = max(1, self.table.held_bytes // ((self._row_bytes + 32) * self.batch_size))
+        all_rows = self._whole
+        num_steps_held = self.steps_per_epoch
+        if all_rows is None:  # row numbers and their order take memory too
+            num_steps_held = max(
+                1, self.table.held_bytes // ((self._row_bytes + 32) * self.batch_size)
+            )
         while start < stop:
             epoch, place = divmod(start, self.steps_per_epoch)
-            count = min(ahead, stop - start, self.steps_per_epoch - place)
-            yield from self._window(epoch, range(place, place + count), whole)
+            count = min(num_steps_held, stop - start, self.steps_per_epoch - place)
+            yield from self._window(epoch, range(place, place + count), all_rows)
             start += count
 
     def _window(self, epoch: int, places: range, whole: PyTree | None) -> Iterator[Minibatch]:
@@ -110,7 +112,9 @@ class RowLoader(SharedLoader):
     def _whole(self) -> PyTree:
         """All rows, read once; None if they may not be held."""
         fits = self._row_bytes * self.num_groups <= self.table.held_bytes
-        return self.table.take(np.arange(self.num_groups), self.read) if fits else None
+        if not fits:
+            return None
+        return self.table.take(np.arange(self.num_groups), self.read)
 
     @functools.cached_property
     def _row_bytes(self) -> int:
@@ -153,7 +157,7 @@ def row_loader(table: Rows, model: Model, size: int, seed: int, is_fixed: bool) 
 
     loader = RowLoader(table, size, seed, read, is_fixed)
     fits = loader.steps_per_epoch > 1 or loader._row_bytes * loader.num_groups <= table.held_bytes
-    got = f"all {loader.num_groups:,} rows at each step, and held_bytes={table.held_bytes:,}"
+    actual = f"all {loader.num_groups:,} rows at each step, and held_bytes={table.held_bytes:,}"
     remedy = "Say batch_size=1000, or raise held_bytes."
-    require(fits, "batch_size", "some of the rows at each step", got, remedy)
+    require(fits, "batch_size", "some of the rows at each step", actual, remedy)
     return loader

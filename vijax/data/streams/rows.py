@@ -74,7 +74,9 @@ class Rows:
     @property
     def num_groups(self) -> int:
         """N, the number of rows."""
-        return self._num_in_files if self.chosen is None else self.chosen.stop - self.chosen.first
+        if self.chosen is None:
+            return self._num_in_files
+        return self.chosen.stop - self.chosen.first
 
     @property
     def leaf_columns(self) -> tuple[tuple[str, ...] | None, ...]:
@@ -106,8 +108,8 @@ class Rows:
             raise fail("seed", expected, str(seed), "split with one seed")
         if not 0 < number < total:
             expected = f"a part of {total:,} rows that leaves some on both sides"
-            got = f"{held_out} ({number} rows)"
-            raise fail("held_out", expected, got, "pass a share such as 0.1")
+            actual = f"{held_out} ({number} rows)"
+            raise fail("held_out", expected, actual, "pass a share such as 0.1")
 
         def part(start: int, stop: int) -> Rows:
             return dataclasses.replace(self, chosen=Chosen(seed, first + start, first + stop))
@@ -200,10 +202,10 @@ class Rows:
 
 def _check_is_vector(values: np.ndarray, name: str, block: Block) -> None:
     if values.ndim > 1:
-        where = f"{block.file}, column {name!r}"
-        got = f"lists of {values.shape[1]}"
+        location = f"{block.file}, column {name!r}"
+        actual = f"lists of {values.shape[1]}"
         remedy = f"name it by itself (columns={name!r}), or leave it out"
-        raise fail(where, "numbers, as a column of a matrix", got, remedy)
+        raise fail(location, "numbers, as a column of a matrix", actual, remedy)
 
 
 def rows(source: str | Path, columns: PyTree = None, *, held_bytes: int = HELD) -> Rows:
@@ -352,9 +354,9 @@ def _folder_numbers(heads: Sequence[Head], wanted: Container[str]) -> dict[str, 
             try:
                 numbers.setdefault(head.part.file, {})[name] = number(text)
             except ValueError as error:
-                where = f"{head.part.file}, column {name!r}, which its folder gives"
+                location = f"{head.part.file}, column {name!r}, which its folder gives"
                 remedy = "leave the column out (columns=)"
-                raise fail(where, "a number", repr(text), remedy) from error
+                raise fail(location, "a number", repr(text), remedy) from error
     return numbers
 
 

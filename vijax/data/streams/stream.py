@@ -109,9 +109,9 @@ def stream(
         raise fail("num_groups", "a positive number, or None", repr(num_groups), remedy)
     if not callable(batches):
         if not isinstance(batches, Iterable):
-            got = type(batches).__name__
+            actual = type(batches).__name__
             expected = "an iterable, or a function of a step"
-            raise fail("batches", expected, got, "see help(vijax.data.stream)")
+            raise fail("batches", expected, actual, "see help(vijax.data.stream)")
         items: Iterable[Any] = batches
         return Stream(lambda step: iter(items), num_groups, forget, shuffled)
     return Stream(batches, num_groups, forget, shuffled)
@@ -257,13 +257,13 @@ class StreamLoader:
             from vijax.data.known_words import are_same
 
             if not are_same(corpus.vocabulary, self.vocabulary or ()):
-                where = f"batch of step {step}"
+                location = f"batch of step {step}"
                 expected = "the words of the batches before, in their order"
-                got = f"others, such as {', '.join(list(corpus.vocabulary)[:5])}"
+                actual = f"others, such as {', '.join(list(corpus.vocabulary)[:5])}"
                 remedy = (
                     "read every batch with the same words: vijax.data.read(texts, vocabulary=words)"
                 )
-                raise fail(where, expected, got, remedy)
+                raise fail(location, expected, actual, remedy)
         return _pad(corpus)
 
 
@@ -307,11 +307,13 @@ def _corpus(item: Any, vocab_size: int, step: int) -> Any:
     """A batch of documents."""
     from vijax.data.read import read
 
-    where = f"batch of step {step}"
-    corpus = corpus_from_arrow(item, vocab_size, where) if is_arrow(item) else read(item)
+    location = f"batch of step {step}"
+    corpus = corpus_from_arrow(item, vocab_size, location) if is_arrow(item) else read(item)
     if corpus.vocab_size > vocab_size:
         remedy = "vijax.data.with_vocabulary(corpus, words) leaves other words out"
-        raise fail(where, f"{vocab_size} words, as the model has", str(corpus.vocab_size), remedy)
+        raise fail(
+            location, f"{vocab_size} words, as the model has", str(corpus.vocab_size), remedy
+        )
     return corpus
 
 

@@ -97,7 +97,9 @@ class Origin(NamedTuple):
 
 def find_origin(found: Mapping[str, np.ndarray], where: str) -> Origin | None:
     """The origin of columns whose rows have names; None for other columns."""
-    return Origin(where, found.rows) if isinstance(found, NamedColumns) else None
+    if not isinstance(found, NamedColumns):
+        return None
+    return Origin(where, found.rows)
 
 
 RowName = Callable[[Any], str]
@@ -192,10 +194,10 @@ def exact_integers(numbers: np.ndarray, cells: Sequence[str]) -> np.ndarray | No
 
 def smallest_integers(whole: Sequence[int]) -> np.ndarray | None:
     """Whole numbers as int64, or else as uint64; None if neither holds them."""
-    least = min(whole)
-    most = max(whole)
+    minimum = min(whole)
+    maximum = max(whole)
     for dtype in (np.int64, np.uint64):
-        if np.iinfo(dtype).min <= least and most <= np.iinfo(dtype).max:
+        if np.iinfo(dtype).min <= minimum and maximum <= np.iinfo(dtype).max:
             return np.array(whole, dtype)
     return None
 
@@ -218,8 +220,8 @@ def columns_without_blanks(columns: Columns, where: str) -> NamedColumns:
     {'g': array(['b'], dtype=object)}
     """
     if len({column_name(name.strip()) for name in columns}) < len(columns):
-        got = "names that differ by blanks alone"
-        raise fail(where, "columns of distinct names", got, "rename those columns")
+        actual = "names that differ by blanks alone"
+        raise fail(where, "columns of distinct names", actual, "rename those columns")
     short = {column_name(name.strip()): values for name, values in columns.items()}
     for name, values in short.items():
         if values.dtype == object:
@@ -240,8 +242,8 @@ def as_numbers(
     """Entries as floats, NaN for missing ones. Raises a DataError for text."""
     if (bad := not_numbers(values)).any():
         row = int(np.argmax(bad))
-        got = f"{str(values[row])[:40]!r} in {at(row)} ({int(bad.sum())} such)"
-        raise fail(where, "numbers", got, remedy)
+        actual = f"{str(values[row])[:40]!r} in {at(row)} ({int(bad.sum())} such)"
+        raise fail(where, "numbers", actual, remedy)
     if values.dtype == object:
         return np.array([number(value) for value in values], float)
     return values.astype(float)
@@ -250,13 +252,17 @@ def as_numbers(
 def are_missing(values: np.ndarray) -> Bool[np.ndarray, " N"]:
     """A mask of the missing cells."""
     if values.dtype != object:
-        return np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
+        if values.dtype.kind == "f":
+            return np.isnan(values)
+        return np.zeros(len(values), bool)
     return np.array([is_missing(value) for value in values], bool)
 
 
 def original_cells(found: Mapping[str, np.ndarray], name: str) -> np.ndarray:
     """The cells of a column as its file has them, also words that were read as missing."""
-    return found.written.get(name, found[name]) if isinstance(found, FileColumns) else found[name]
+    if isinstance(found, FileColumns):
+        return found.written.get(name, found[name])
+    return found[name]
 
 
 def words_as_missing(found: Mapping[str, np.ndarray], name: str) -> tuple[str, ...]:
@@ -299,8 +305,8 @@ def check_present(
     missing = np.flatnonzero(are_missing(values))
     if len(missing):
         rows = _join_names([at(row) for row in missing[:5].tolist()], len(missing) > 5)
-        got = f"a missing value in {rows} ({len(missing)} such)"
-        raise fail(where, expected, got, f"{remedy}. {words.rstrip('.')}" if words else remedy)
+        actual = f"a missing value in {rows} ({len(missing)} such)"
+        raise fail(where, expected, actual, f"{remedy}. {words.rstrip('.')}" if words else remedy)
 
 
 def _join_names(names: Sequence[str], are_more: bool) -> str:
@@ -313,9 +319,9 @@ def _join_names(names: Sequence[str], are_more: bool) -> str:
 def check_parts(number: int, total: int, held_out: float, noun: str) -> None:
     """Raises a DataError unless `number` of `total` held out leaves some on both sides."""
     if not 0 < number < total:
-        got = f"{held_out}, {number} of {total} {noun}"
+        actual = f"{held_out}, {number} of {total} {noun}"
         remedy = "choose another share, or 0 to hold none out"
-        raise fail("data.held_out", "a share that leaves some on either side", got, remedy)
+        raise fail("data.held_out", "a share that leaves some on either side", actual, remedy)
 
 
 def _is_number(value: object) -> bool:

@@ -280,7 +280,9 @@ def format_date(number: float, name: str) -> str:
         return clock
     if name == WITH_ZONE:
         return f"{moment.date()} {clock}+00:00"
-    return str(moment.date()) if moment.time() == datetime.time(0) else f"{moment.date()} {clock}"
+    if moment.time() == datetime.time(0):
+        return str(moment.date())
+    return f"{moment.date()} {clock}"
 
 
 def _precision(moment: datetime.datetime) -> str:

@@ -244,7 +244,9 @@ def _strip_prefix(name: str) -> str:
 
 
 def _number(text: str | None, default: int) -> int:
-    return int(text) if text is not None and text.isdecimal() and len(text) < 13 else default
+    if text is not None and text.isdecimal() and len(text) < 13:
+        return int(text)
+    return default
 
 
 def _no_doctype(*_: Any) -> None:

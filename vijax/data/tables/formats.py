@@ -48,8 +48,8 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
                 raise fail(path, expected, "two arrays of one name", SAVE_AGAIN)
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufUS":
-            got = f"{name!r} of {array.dtype if isinstance(array, np.ndarray) else 'bytes'}"
-            raise fail(path, "arrays of numbers or text (no pickles)", got, SAVE_AGAIN)
+            actual = f"{name!r} of {array.dtype if isinstance(array, np.ndarray) else 'bytes'}"
+            raise fail(path, "arrays of numbers or text (no pickles)", actual, SAVE_AGAIN)
     return arrays
 
 
@@ -199,16 +199,16 @@ def with_points(cells: Sequence[str], decimal: Decimal | None, where: str) -> tu
     """
     commas = [cell for cell in cells if COMMA.fullmatch(cell)]
     points = [cell for cell in cells if POINT.fullmatch(cell) and not WHOLE.fullmatch(cell)]
-    whole = sum(bool(WHOLE.fullmatch(cell)) for cell in cells)
+    num_whole = sum(bool(WHOLE.fullmatch(cell)) for cell in cells)
     thousands = [cell for cell in cells if WHOLE.fullmatch(cell) and "." in cell]
     if decimal is None and (
-        not commas or points or 2 * (len(commas) + whole) < sum(map(bool, cells))
+        not commas or points or 2 * (len(commas) + num_whole) < sum(map(bool, cells))
     ):
         return list(cells), ""
     if (commas or thousands) and points:
-        got = f"{(commas or thousands)[0]!r} and {points[0]!r}"
+        actual = f"{(commas or thousands)[0]!r} and {points[0]!r}"
         remedy = "correct the cells, or set the other decimal"
-        raise fail(where, "one sign for decimals in a column", got, remedy)
+        raise fail(where, "one sign for decimals in a column", actual, remedy)
     to_point = lambda cell: cell.replace(".", "").replace(",", ".")
     is_number = lambda cell: COMMA.fullmatch(cell) or WHOLE.fullmatch(cell)
     new_cells = [to_point(cell) if is_number(cell) else cell for cell in cells]
@@ -236,7 +236,9 @@ def doubtful_point(cells: Sequence[str]) -> str:
     """
     is_number = lambda cell: POINT.fullmatch(cell) or WHOLE.fullmatch(cell)
     with_point = [cell for cell in cells if "." in cell and is_number(cell)]
-    return with_point[0] if with_point and all(map(WHOLE.fullmatch, with_point)) else ""
+    if with_point and all(map(WHOLE.fullmatch, with_point)):
+        return with_point[0]
+    return ""
 
 
 def find_decimal_sign(columns: Iterable[Sequence[str]]) -> Decimal | None:
@@ -244,7 +246,9 @@ def find_decimal_sign(columns: Iterable[Sequence[str]]) -> Decimal | None:
     has_point = lambda cell: (
         POINT.fullmatch(cell) is not None and WHOLE.fullmatch(cell) is None and len(cell) > 1
     )
-    return "." if any(has_point(cell) for cells in columns for cell in cells) else None
+    if not any(has_point(cell) for cells in columns for cell in cells):
+        return None
+    return "."
 
 
 # --- spreadsheets ---------------------------------------------------------------------------------
@@ -316,7 +320,7 @@ def _long_row(
     path: Path, line: int, row: list[str], number: int, delimiter: str, lines_above: int
 ) -> ValueError:
     """The error for a row with more cells than the header."""
-    got = f"{len(row)}, the first too many being {row[number][:40]!r}"
+    actual = f"{len(row)}, the first too many being {row[number][:40]!r}"
     remedy = f'quote cells that hold {SEPARATORS[delimiter]}, as in "one, two", or correct the line'
     if number == 1:
         title = (
@@ -324,19 +328,19 @@ def _long_row(
             "delete it"
         )
         remedy = f"{title}; else {remedy}"
-    return fail(f"{path}:{line}", f"{number} cells, as in the header", got, remedy)
+    return fail(f"{path}:{line}", f"{number} cells, as in the header", actual, remedy)
 
 
 def _no_csv(path: Path, line: int, error: csv.Error) -> ValueError:
-    where = f"{path}:{line}"
+    location = f"{path}:{line}"
     if "new-line character" in str(error):
         expected = "lines that end as in Windows or Unix"
         remedy = (
             "save it again with line ends as of Windows or Unix; of a cell with several lines "
             "quote all of it"
         )
-        return fail(where, expected, "a line end of old Macs", remedy)
-    return fail(where, "CSV", str(error), "quote cells that hold commas, quotes or line ends")
+        return fail(location, expected, "a line end of old Macs", remedy)
+    return fail(location, "CSV", str(error), "quote cells that hold commas, quotes or line ends")
 
 
 def _check_header(header: list[str], where: str, delimiter: str = "") -> None:
@@ -345,8 +349,8 @@ def _check_header(header: list[str], where: str, delimiter: str = "") -> None:
         raise fail(where, expected, "an empty line" if header else "nothing", "write one")
     repeated = [name for place, name in enumerate(header) if name and name in header[:place]]
     if repeated:
-        got = f"{listed(repeated)} more than once"
-        raise fail(where, expected, got, "rename those columns, or remove them")
+        actual = f"{listed(repeated)} more than once"
+        raise fail(where, expected, actual, "rename those columns, or remove them")
     separators = [
         name for letter, name in SEPARATORS.items() if letter != delimiter and letter in header[0]
     ]

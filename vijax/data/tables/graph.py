@@ -167,27 +167,27 @@ def _read_matrix(
     names = [name for name in found if name not in text]
     if len(text) > 1 or not names or len(found[names[0]]) != len(names):
         rows = len(next(iter(found.values()), ()))
-        got = f"{rows} rows of the columns {listed(found)}"
+        actual = f"{rows} rows of the columns {listed(found)}"
         expected = (
             f"an edge list, with the columns {choice.source!r} and {choice.target!r}, or a square "
             "matrix"
         )
         remedy = "name the columns of an edge list: data.source and data.target"
-        raise fail(where, expected, got, remedy)
+        raise fail(where, expected, actual, remedy)
     _check_size(len(names), where)
     if text and [label_name(value) for value in found[text[0]].tolist()] != names:
         expected = f"rows in the order of the columns, {listed(names, 3)}"
-        got = f"{listed(found[text[0]], 3)} in the column {text[0]!r}"
-        raise fail(where, expected, got, "bring them in one order")
+        actual = f"{listed(found[text[0]], 3)} in the column {text[0]!r}"
+        raise fail(where, expected, actual, "bring them in one order")
     x = np.stack([as_numbers(found[name]) for name in names], axis=1)
     off = np.where(np.eye(len(names), dtype=bool), 0.0, x)
     between = lambda place: f"between {names[place[0]]!r} and {names[place[1]]!r}"
     _check_values(off, choice, where, between)
     if not choice.directed and not np.array_equal(off, off.T, equal_nan=True):
         i, j = np.argwhere(~((off == off.T) | (np.isnan(off) & np.isnan(off.T))))[0]
-        got = f"{x[i, j]:g} from {names[i]!r} to {names[j]!r} and {x[j, i]:g} back"
+        actual = f"{x[i, j]:g} from {names[i]!r} to {names[j]!r} and {x[j, i]:g} back"
         remedy = "fill in both halves, or set model.directed = true"
-        raise fail(where, "a symmetric matrix", got, remedy)
+        raise fail(where, "a symmetric matrix", actual, remedy)
     return names, off
 
 
@@ -200,10 +200,10 @@ def _check_values(
         is_valid = (values >= 0) & (values == np.round(values)) & np.isfinite(values)
     bad = np.argwhere(~np.isnan(values) & ~is_valid)
     if len(bad):
-        got = f"{values[tuple(bad[0])]:g} {place_name(bad[0])} ({len(bad)} such)"
+        actual = f"{values[tuple(bad[0])]:g} {place_name(bad[0])} ({len(bad)} such)"
         expected = "counts 0, 1, 2, ..." if choice.counts else "edges, 0 or 1"
         remedy = "correct them" if choice.counts else 'of counts set model.edges = "poisson"'
-        raise fail(where, expected, got, remedy)
+        raise fail(where, expected, actual, remedy)
 
 
 def _check_size(number: int, where: str) -> None:

@@ -112,18 +112,18 @@ def find_order(
     """
     rows = GroupedRows(groups, len(next(iter(table.values()), ())))
     searched = SearchedTable(table, rows, tuple(apart), where, at, group)
-    named = frozenset(columns or ())
-    others = [name for name in table if name not in apart]
-    times = _time_columns(table, others, named, rows)
+    modelled = frozenset(columns or ())
+    candidates = [name for name in table if name not in apart]
+    times = _time_columns(table, candidates, modelled, rows)
     complete = [column for column in times if np.isfinite(column.numbers).all()]
     trial = _choose_trial(complete, rows, where)
-    unread = [fault for name in others if (fault := unread_times(name, table[name]))]
+    unread = [fault for name in candidates if (fault := unread_times(name, table[name]))]
     if trial is None:
         _refuse_unread(unread, searched)
         _refuse_no_order(times, searched)
     _say_unread(unread, searched, notes)
     if trial is None:
-        constant = [c.name for c in times if c.kind in ("date", "clock") and c.name not in named]
+        constant = [c.name for c in times if c.kind in ("date", "clock") and c.name not in modelled]
         if constant:
             notes.add(
                 f"{listed(constant)} is the same in all rows of a sequence, and is not modelled."
@@ -133,7 +133,7 @@ def find_order(
     _check_midnight(trial, searched)
     _say_short_years(trial, table, notes)
     left_out, counting = _unmodelled_columns(complete, rows, trial)
-    out = tuple(name for name in table if name in left_out | counting and name not in named)
+    out = tuple(name for name in table if name in left_out | counting and name not in modelled)
     only_counting = tuple(name for name in out if name in counting)
     return RowsInTime(_time_rows(trial.columns), out, only_counting)
 
@@ -228,8 +228,10 @@ def _check_agree(trials: Sequence[Trial], rows: GroupedRows, where: str) -> None
     for trial, order in zip(trials[1:], orders[1:], strict=True):
         if np.array_equal(order, orders[0]):
             continue
-        names = [listed(c.name for c in each.columns) for each in (trials[0], trial)]
-        words = [", ".join(f'"{c.name}"' for c in each.columns) for each in (trials[0], trial)]
+        names = [listed(c.name for c in candidate.columns) for candidate in (trials[0], trial)]
+        words = [
+            ", ".join(f'"{c.name}"' for c in candidate.columns) for candidate in (trials[0], trial)
+        ]
         remedy = (
             f"name the one that orders them, as in --set 'data.order=[{words[1]}]' or "
             f"'data.order=[{words[0]}]'"
@@ -240,11 +242,13 @@ def _check_agree(trials: Sequence[Trial], rows: GroupedRows, where: str) -> None
 def _counter(known: Sequence[TimeColumn], rows: GroupedRows) -> Trial | None:
     """A column that numbers the rows."""
     numbers = [c for c in known if c.kind not in ("date", "part")]
-    named = [c for c in numbers if c.kind == "counter"]
+    counters = [c for c in numbers if c.kind == "counter"]
     for candidate in numbers:
-        if rows.rises(candidate.numbers) and (candidate in named or rows.counts(candidate.numbers)):
+        if rows.rises(candidate.numbers) and (
+            candidate in counters or rows.counts(candidate.numbers)
+        ):
             return Trial((candidate,))
-    for candidate in named:
+    for candidate in counters:
         if rows.tells_apart(candidate.numbers):
             return Trial((candidate,))
     return next((Trial((c,)) for c in numbers if rows.counts(c.numbers)), None)
@@ -300,10 +304,10 @@ def _missing_times(
     name: str, missing: Bool[np.ndarray, " N"], searched: SearchedTable
 ) -> MissingTimes:
     """The error for rows that lack a time."""
-    got = f"none in {searched.at(int(np.argmax(missing)))} ({int(missing.sum())} such)"
+    actual = f"none in {searched.at(int(np.argmax(missing)))} ({int(missing.sum())} such)"
     remedy = "write them; or leave those rows out, --set data.missing=drop; or "
     remedy += _as_they_lie(searched.table, (*searched.apart, name))
-    error = fail(searched.where, f"a time in every row of {name!r}", got, remedy)
+    error = fail(searched.where, f"a time in every row of {name!r}", actual, remedy)
     return MissingTimes(str(error), name, missing)
 
 
@@ -311,18 +315,18 @@ def _shared_times_error(name: str, numbers: np.ndarray, searched: SearchedTable)
     """The error for rows of one group that share a time, and are not in its order."""
     rows = searched.rows
     order = np.lexsort((numbers, rows.groups))
-    twice = np.flatnonzero((np.diff(numbers[order]) == 0) & rows.inside)
-    first, second = sorted((int(order[twice[0]]), int(order[twice[0] + 1])))
+    repeated = np.flatnonzero((np.diff(numbers[order]) == 0) & rows.inside)
+    first, second = sorted((int(order[repeated[0]]), int(order[repeated[0] + 1])))
     row_text = f"rows of one {searched.group!r}" if searched.group else "rows of one sequence"
-    got = f"the same in {searched.at(first)} and {searched.at(second)} ({len(twice)} such)"
-    apart = (*searched.apart, name)
-    remedies = [_as_they_lie(searched.table, apart)]
+    actual = f"the same in {searched.at(first)} and {searched.at(second)} ({len(repeated)} such)"
+    excluded = (*searched.apart, name)
+    remedies = [_as_they_lie(searched.table, excluded)]
     if searched.group is None:
-        grouping = _grouping(searched.table, numbers, apart)
+        grouping = _grouping(searched.table, numbers, excluded)
         if grouping is not None:
             remedies.insert(0, f"name the column of sequences, --set data.group={grouping}")
     expected = f"different times ({name!r}) in {row_text}"
-    return fail(searched.where, expected, got, "; or ".join(remedies))
+    return fail(searched.where, expected, actual, "; or ".join(remedies))
 
 
 def _check_midnight(chosen: Trial, searched: SearchedTable) -> None:
@@ -336,19 +340,21 @@ def _check_midnight(chosen: Trial, searched: SearchedTable) -> None:
         return
     first = dates.format_date(column.numbers.min(), column.format)
     last = dates.format_date(column.numbers.max(), column.format)
-    got = (
+    actual = (
         f"{first} to {last} with no row in twelve hours between, as of a night, and rows in "
         "another order than this"
     )
     remedy = "write dates beside the times, or put the rows in their order"
     remedy += f"; or {_as_they_lie(searched.table, (*searched.apart, column.name))}"
-    raise fail(searched.where, f"times of one day in column {column.name!r}", got, remedy)
+    raise fail(searched.where, f"times of one day in column {column.name!r}", actual, remedy)
 
 
 def _as_they_lie(table: Columns, apart: Sequence[str | None]) -> str:
     """The remedy to take rows in the order of the file, with the other columns of numbers."""
-    others = [name for name, values in table.items() if name not in apart and are_numbers(values)]
-    names = ", ".join(f'"{name}"' for name in others)
+    number_columns = [
+        name for name, values in table.items() if name not in apart and are_numbers(values)
+    ]
+    names = ", ".join(f'"{name}"' for name in number_columns)
     return f"take rows as they lie: --set data.order=none 'data.columns=[{names}]'"
 
 
@@ -369,8 +375,8 @@ def _say_unread(unread: Sequence[UnreadTimes], searched: SearchedTable, notes: N
     read."""
     for fault in unread:
         notes.add(
-            f"The column {fault.name!r} does not order the rows: {fault.cells_text(searched.at)} is not "
-            "read as a time."
+            f"The column {fault.name!r} does not order the rows: {fault.cells_text(searched.at)} "
+            "is not read as a time."
         )
     for name, values in searched.table.items():
         if name not in searched.apart and (cell := unclear_day(values)) is not None:

@@ -35,8 +35,10 @@ def limit_memory(number: int) -> None:
     ends."""
     import resource
 
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (number if most < 0 else min(number, most), most))
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(
+        resource.RLIMIT_AS, (number if hard_limit < 0 else min(number, hard_limit), hard_limit)
+    )
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 

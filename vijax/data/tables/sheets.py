@@ -93,16 +93,16 @@ def _process_error(
     of the sheet, if that is too large."""
     if code == sheet_process.DAMAGED and output.error is not None:
         _check_extent(path, most_bytes)
-        got = f"an unreadable one ({_first_line(output.error)})"
-        return fail(path, "a whole spreadsheet", got, SAVE_AGAIN)
+        actual = f"an unreadable one ({_first_line(output.error)})"
+        return fail(path, "a whole spreadsheet", actual, SAVE_AGAIN)
     if code == sheet_process.MEMORY or code < 0:
         _check_extent(path, most_bytes, largest=True)
         expected = f"a spreadsheet that is read in {size_text(most_bytes)} of memory"
         detail = f" ({_first_line(message)})" if message else ""
         remedy = "delete cells that stand far from the table, or save the sheet as CSV"
         return fail(path, expected, f"one that takes more{detail}", remedy)
-    got = f"exit code {code} of the program that reads it ({_first_line(message)})"
-    return fail(path, "a spreadsheet that can be read", got, SAVE_AGAIN)
+    actual = f"exit code {code} of the program that reads it ({_first_line(message)})"
+    return fail(path, "a spreadsheet that can be read", actual, SAVE_AGAIN)
 
 
 def _read_here(path: Path, wanted: str | None) -> Sheet:
@@ -125,8 +125,8 @@ def check_unpacked_size(path: Path, sizes: FileSizes) -> None:
     """Raises a DataError for a file that unpacks to far more than any sheet of values does."""
     if sizes.unpacked > max(LEAST_BYTES, BOMB * sizes.packed):
         expected = f"a spreadsheet that unpacks to {BOMB} times its size at most"
-        got = f"{size_text(sizes.packed)} that unpack to {size_text(sizes.unpacked)}"
-        raise fail(path, expected, got, "if it is to be trusted, save the sheet as CSV")
+        actual = f"{size_text(sizes.packed)} that unpack to {size_text(sizes.unpacked)}"
+        raise fail(path, expected, actual, "if it is to be trusted, save the sheet as CSV")
 
 
 def _check_extent(
@@ -145,7 +145,7 @@ def _check_extent(
         return
     scattered = extent.area > 4 * extent.filled
     if CELL_BYTES * extent.area > most_bytes or (largest and scattered):
-        got = (
+        actual = (
             f"{extent.rows:,} rows of {extent.columns:,} columns up to the cell {extent.last}, of "
             f"which {extent.filled:,} cells hold something"
         )
@@ -155,7 +155,9 @@ def _check_extent(
         )
         if not scattered:
             remedy = "save the sheet as CSV, which is read without its book"
-        raise fail(path, f"a sheet that is read in {size_text(most_bytes)} of memory", got, remedy)
+        raise fail(
+            path, f"a sheet that is read in {size_text(most_bytes)} of memory", actual, remedy
+        )
 
 
 # --- the other process ----------------------------------------------------------------------------

@@ -123,7 +123,7 @@ def laps(rng: np.random.Generator, num_rows: int) -> Columns:
     after their code)."""
     starts = np.cumsum(rng.integers(100, 201, num_rows))
     number = np.searchsorted(starts, np.arange(num_rows), side="right")
-    right, left = (
+    right_turn, left_turn = (
         np.array([[np.cos(a), np.sin(a)], [-np.sin(a), np.cos(a)]])
         for a in (np.pi / 24, np.pi / 48)
     )
@@ -136,9 +136,9 @@ def laps(rng: np.random.Generator, num_rows: int) -> Columns:
         if t == 0 or number[t] != number[t - 1]:
             state = rng.uniform([-1.5, 0.8], [1.5, 1.2]) * rng.choice([1, -1], 2)
         elif state[0] > 2:
-            parts[t], state = 0, centre + right @ (state - centre)
+            parts[t], state = 0, centre + right_turn @ (state - centre)
         elif state[0] < -2:
-            parts[t], state = 1, -centre + left @ (state + centre)
+            parts[t], state = 1, -centre + left_turn @ (state + centre)
         else:
             parts[t], state = (2, state + along) if state[1] > 0 else (3, state - 2 * along)
         state = state + 0.01 * rng.normal(size=2)
@@ -287,9 +287,9 @@ def links(rng: np.random.Generator, num_rows: int) -> Columns:
     )
     first, second = np.triu_indices(size, 1)
     chance = rates[block[first], block[second]]
-    chosen = rng.choice(len(first), num_rows, replace=False, p=chance / chance.sum())
+    edges = rng.choice(len(first), num_rows, replace=False, p=chance / chance.sum())
     names = np.array([f"{'abcd'[k]}{i + 1:02d}" for i, k in enumerate(block)], object)
-    return {"source": names[first[chosen]], "target": names[second[chosen]]}
+    return {"source": names[first[edges]], "target": names[second[edges]]}
 
 
 def _columns(x: np.ndarray, name: str = "x") -> Columns:

@@ -223,7 +223,9 @@ class Choice(NamedTuple):
     @property
     def order_columns(self) -> tuple[str, ...]:
         """The known columns that order rows."""
-        return self.order.columns if isinstance(self.order, Order) else tuple(self.order or ())
+        if isinstance(self.order, Order):
+            return self.order.columns
+        return tuple(self.order or ())
 
 
 def make_table(found: Columns, choice: Choice, where: str, notes: Notes | None = None) -> Table:
@@ -370,12 +372,14 @@ def _order(
     if choice.order is not None:
         timed = order_rows(found, choice.order, groups, where, at, choice.group)
         return RowsInTime(timed, timed.order.columns)
-    apart = (choice.target, choice.group)
-    in_time = find_order(found, groups, apart, choice.columns, where, at, notes, choice.group)
+    role_columns = (choice.target, choice.group)
+    in_time = find_order(
+        found, groups, role_columns, choice.columns, where, at, notes, choice.group
+    )
     numbers = [
         name
         for name, values in found.items()
-        if name not in apart and not _is_text(values, not_numbers(values))
+        if name not in role_columns and not _is_text(values, not_numbers(values))
     ]
     if choice.columns is not None or not numbers or set(numbers) - set(in_time.left_out):
         return in_time
@@ -464,13 +468,13 @@ def _note_dropped_rows(
     out = np.flatnonzero(~whole)
     names = row_names(found)
     places = ", ".join(names.name(row) for row in out[:MOST_ROWS_NAMED])
-    more = f" and {len(out) - MOST_ROWS_NAMED:,} more" if len(out) > MOST_ROWS_NAMED else ""
+    rest_text = f" and {len(out) - MOST_ROWS_NAMED:,} more" if len(out) > MOST_ROWS_NAMED else ""
     needed = (*columns, *([choice.target] if choice.target else []))
     counts = {name: int(_lacks(found[name]).sum()) for name in needed}
     lacking = ", ".join(f"{name!r} {count:,}" for name, count in counts.items() if count)
     notes.add(
         f"{len(out):,} of {len(whole):,} rows lack a cell and are left out (data.missing): "
-        f"{places}{more}. Missing cells by column: {lacking}."
+        f"{places}{rest_text}. Missing cells by column: {lacking}."
     )
 
 
@@ -495,30 +499,30 @@ def _check_columns(choice: Choice, where: str) -> None:
         raise fail(f"{where}, data.columns", "one column or more", "none", remedy)
     repeated = list(dict.fromkeys(name for i, name in enumerate(names) if name in names[:i]))
     if repeated:
-        got = f"{listed(repeated)} more than once"
-        raise fail(f"{where}, data.columns", "distinct names", got, "name each column once")
+        actual = f"{listed(repeated)} more than once"
+        raise fail(f"{where}, data.columns", "distinct names", actual, "name each column once")
     if choice.target in names:
         expected = "columns to predict the target by"
-        got = f"{choice.target!r}, the target, among them"
-        raise fail(f"{where}, data.columns", expected, got, "leave it out of data.columns")
+        actual = f"{choice.target!r}, the target, among them"
+        raise fail(f"{where}, data.columns", expected, actual, "leave it out of data.columns")
 
 
 def _columns_of_numbers(
     found: Columns, choice: Choice, where: str, notes: Notes, left_out: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
     """The columns that are neither target nor group nor text, nor in `left_out`."""
-    others = [name for name in found if name not in (choice.target, choice.group, *left_out)]
-    empty = [name for name in others if _is_empty(found[name])]
-    if empty and len(empty) < len(others):
+    candidates = [name for name in found if name not in (choice.target, choice.group, *left_out)]
+    empty = [name for name in candidates if _is_empty(found[name])]
+    if empty and len(empty) < len(candidates):
         notes.add(f"Columns without any value are left out: {listed(empty)}.")
-        others = [name for name in others if name not in empty]
-    bad = {name: not_numbers(found[name]) for name in others}
-    text = [name for name in others if _is_text(found[name], bad[name])]
-    columns = tuple(name for name in others if name not in text)
+        candidates = [name for name in candidates if name not in empty]
+    bad = {name: not_numbers(found[name]) for name in candidates}
+    text = [name for name in candidates if _is_text(found[name], bad[name])]
+    columns = tuple(name for name in candidates if name not in text)
     if not columns:
-        got = f"text in {listed(text)}" if text else "none but target and group"
+        actual = f"text in {listed(text)}" if text else "none but target and group"
         remedy = "check the file; or name other columns: data.columns"
-        raise fail(where, "columns of numbers", got, remedy)
+        raise fail(where, "columns of numbers", actual, remedy)
     for name in text:
         _note_text_column(found, name, bad[name], notes)
     for name in columns if len(columns) > 1 else ():
@@ -533,10 +537,10 @@ def _columns_of_numbers(
 def _note_text_column(found: Columns, name: str, bad: np.ndarray, notes: Notes) -> None:
     row = int(np.argmax(bad))
     numbers = _num_numbers(found[name], bad)
-    some = f", though {numbers:,} of its {len(bad):,} cells are" if numbers else ""
+    number_note = f", though {numbers:,} of its {len(bad):,} cells are" if numbers else ""
     cell = f"{str(found[name][row])[:40]!r} in {row_name(found)(row)}"
     hint = number_hint(found[name])
-    notes.add(f"The column {name!r} is left out: {cell} is not a number{some}.{hint}")
+    notes.add(f"The column {name!r} is left out: {cell} is not a number{number_note}.{hint}")
 
 
 def _is_empty(values: np.ndarray) -> bool:
@@ -559,10 +563,10 @@ def number_hint(values: np.ndarray) -> str:
     >>> number_hint(np.array(["red", "5"], object))
     ''
     """
-    near = near_numbers([str(value) for value in values[~are_missing(values)]])
-    if near is None:
+    text_numbers = near_numbers([str(value) for value in values[~are_missing(values)]])
+    if text_numbers is None:
         return ""
-    return f" Its cells look like numbers with signs: write {near.advice} to have it read."
+    return f" Its cells look like numbers with signs: write {text_numbers.advice} to have it read."
 
 
 def _is_text(values: np.ndarray, bad: np.ndarray) -> bool:
@@ -607,10 +611,10 @@ def _check_values(
     if choice.in_time:
         raise fail(where, "finite numbers", place, STEPS_UNSEEN)
     remedy = "fill them in; or leave those rows out, --set data.missing=drop"
-    other = ""
+    alternative = ""
     if choice.target is None:
-        other = "; or fit a model of missing entries, such as factor_analysis"
-    raise fail(where, "finite numbers", place, f"{remedy}{other}")
+        alternative = "; or fit a model of missing entries, such as factor_analysis"
+    raise fail(where, "finite numbers", place, f"{remedy}{alternative}")
 
 
 def _target(
@@ -694,6 +698,6 @@ def split_table(
     number = round(held_out * table.num_groups)
     noun = "rows" if table.groups is None else f"groups of {table.group!r}"
     check_parts(number, table.num_groups, held_out, noun)
-    chosen = rng.permutation(table.num_groups)[:number]
-    out = np.isin(np.arange(table.num_rows) if table.groups is None else table.groups, chosen)
+    test_groups = rng.permutation(table.num_groups)[:number]
+    out = np.isin(np.arange(table.num_rows) if table.groups is None else table.groups, test_groups)
     return table.rows(np.flatnonzero(~out)), table.rows(np.flatnonzero(out))

@@ -107,8 +107,8 @@ def read_table(
     """
     choice = choice or Choice()
     notes = Notes()
-    found = read_columns(source, seed, num_rows, dialect, sha256, choice.labels, notes)
-    return make_table(found, choice, source, notes)
+    all_columns = read_columns(source, seed, num_rows, dialect, sha256, choice.labels, notes)
+    return make_table(all_columns, choice, source, notes)
 
 
 def read_columns(
@@ -132,16 +132,16 @@ def read_columns(
         rng = np.random.default_rng(seed)
         return FileColumns(generator.draw(rng, num_rows or generator.num_rows))
     if kind == "sklearn":
-        found = _sklearn_columns(source, name)
+        all_columns = _sklearn_columns(source, name)
     elif is_parquet(source):
-        found = _parquet(source, dialect, exact, notes or Notes())
+        all_columns = _parquet(source, dialect, exact, notes or Notes())
     else:
         path = fetch(source, sha256) if is_url(source) else Path(source).expanduser()
         with naming(path):
-            found = _reader(path)(path, dialect, exact, notes or Notes())
-    if not isinstance(found, FileColumns):
-        found = FileColumns(found)
-    return found.first(num_rows)
+            all_columns = _reader(path)(path, dialect, exact, notes or Notes())
+    if not isinstance(all_columns, FileColumns):
+        all_columns = FileColumns(all_columns)
+    return all_columns.first(num_rows)
 
 
 def names_of_columns(source: str, dialect: Dialect = USUAL) -> list[str] | None:
@@ -152,7 +152,9 @@ def names_of_columns(source: str, dialect: Dialect = USUAL) -> list[str] | None:
             return read_delimited_file(Path(source).expanduser(), dialect).header
         if is_parquet(source):
             files = parquet_files(source)
-            return from_parquet(files[0], lambda file: file.schema_arrow).names if files else None
+            if not files:
+                return None
+            return from_parquet(files[0], lambda file: file.schema_arrow).names
         return list(read_columns(source, num_rows=1, dialect=dialect))
     except (OSError, ValueError, ImportError):
         return None  # reading the data reports the error
@@ -203,18 +205,18 @@ def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> C
     words = missing_words(dialect.missing_words, written_by_people=True)
     cleared = {name: clear_words(cells, words, name in exact) for name, cells in columns.items()}
     _say_codes(columns, cleared, notes)
-    found = FileColumns(
+    file_columns = FileColumns(
         {name: _column(c.cells, name, name in exact, notes) for name, c in cleared.items()},
         lines(ends),
     )
-    found.written = {
+    file_columns.written = {
         name: column.written for name, column in cleared.items() if column.written is not None
     }
-    found.decimal = sign or find_decimal_sign(columns.values())
+    file_columns.decimal = sign or find_decimal_sign(columns.values())
     for name in numeric:
         if are_truths(cleared[name].cells):
-            found.cells[name] = parse_truths(cleared[name].cells)
-    return found
+            file_columns.cells[name] = parse_truths(cleared[name].cells)
+    return file_columns
 
 
 def _full_rows(path: Path, table: DelimitedFile, notes: Notes) -> tuple[list[list[str]], list[int]]:
@@ -263,10 +265,10 @@ def _say_comments(
     )
     marked = [line for line, cell in zip(ends, first_cells, strict=True) if is_comment(cell)]
     if marked and 2 * len(marked) <= len(ends):
-        more = "" if len(marked) == 1 else f", and {len(marked) - 1:,} more"
+        rest_text = "" if len(marked) == 1 else f", and {len(marked) - 1:,} more"
         notes.add(
-            f"{called} {marked[0]} of {path.name}{more}: read as a row, with # in front. Remove "
-            "it if a comment."
+            f"{called} {marked[0]} of {path.name}{rest_text}: read as a row, with # in front. "
+            "Remove it if a comment."
         )
 
 
@@ -313,8 +315,8 @@ def _points_note(name: str, cell: str, read: str) -> str:
             "set decimal to a comma."
         )
     return (
-        f"In {name!r} points divide thousands, as training had decimal commas: {cell!r} is {read}. "
-        "If not, set decimal."
+        f"In {name!r} points divide thousands, as training had decimal commas: {cell!r} is "
+        f"{read}. If not, set decimal."
     )
 
 
@@ -369,17 +371,17 @@ def _say_codes(
 def _check_header(header: list[str], where: str, notes: Notes) -> None:
     """Checks names that are numbers: the first row of a file without a header would be taken for
     names."""
-    named = [name for name in header if name]
-    if len(named) < len(header):
+    non_empty = [name for name in header if name]
+    if len(non_empty) < len(header):
         places = ", ".join(str(place) for place, name in enumerate(header, 1) if not name)
         notes.add(
             f"A column without a name (column {places}) is left out: give it one to have it read."
         )
-    numbers = [name for name in named if says_number(name)]
-    if 2 * len(numbers) < len(named):
+    numbers = [name for name in non_empty if says_number(name)]
+    if 2 * len(numbers) < len(non_empty):
         return
     counted = [str(place) for place in range(len(header) + 1)]
-    beside_others = len(numbers) < len(named) or numbers in (counted[:-1], counted[1:])
+    beside_others = len(numbers) < len(non_empty) or numbers in (counted[:-1], counted[1:])
     if beside_others and all(name.isdigit() for name in numbers):
         line = where.rpartition(":")[2] if ":" in where else where.rpartition("row ")[2]
         notes.add(
@@ -472,14 +474,16 @@ def _names_without_blanks(names: Sequence[str], path: object, notes: Notes) -> d
     out. Raises DataError if two names become one."""
     stripped = {name: column_name(name.strip()) for name in names}
     non_empty = [name for name in stripped.values() if name]
-    if twice := [name for place, name in enumerate(non_empty) if name in non_empty[:place]]:
-        got = f"{listed(twice)} more than once, without the blanks around names"
-        raise fail(path, "columns of distinct names", got, "rename those columns, or remove them")
+    if repeated := [name for place, name in enumerate(non_empty) if name in non_empty[:place]]:
+        actual = f"{listed(repeated)} more than once, without the blanks around names"
+        raise fail(
+            path, "columns of distinct names", actual, "rename those columns, or remove them"
+        )
     if len(non_empty) < len(names):
         empty = [str(place) for place, name in enumerate(stripped.values(), 1) if not name]
         notes.add(
-            f"A column without a name (column {', '.join(empty)}) is left out: give it one to have "
-            "it read."
+            f"A column without a name (column {', '.join(empty)}) is left out: give it one to "
+            "have it read."
         )
     return {raw_name: name for raw_name, name in stripped.items() if name}
 
@@ -629,20 +633,22 @@ def _arrays(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -
         columns = {name: array}
         if array.ndim == 2:
             columns = {f"{name}{i}": column for i, column in enumerate(array.T)}
-        if twice := raw.keys() & columns.keys():
-            got = f"{listed(sorted(twice))} twice, from an array of that name and from a matrix"
+        if repeated := raw.keys() & columns.keys():
+            actual = (
+                f"{listed(sorted(repeated))} twice, from an array of that name and from a matrix"
+            )
             remedy = "save one of the arrays under another name"
-            raise fail(path, "columns of distinct names", got, remedy)
+            raise fail(path, "columns of distinct names", actual, remedy)
         raw |= columns
     words = missing_words(dialect.missing_words, written_by_people=False)
     cleared = {name: _clear_words(values, words, name in exact) for name, values in raw.items()}
-    found = FileColumns(
+    file_columns = FileColumns(
         {name: _as_column(column.cells, name in exact) for name, column in cleared.items()}
     )
-    found.written = {
+    file_columns.written = {
         name: column.written for name, column in cleared.items() if column.written is not None
     }
-    return found
+    return file_columns
 
 
 def _clear_words(values: np.ndarray, words: MissingWords, exact: bool) -> ClearedColumn:

@@ -72,7 +72,9 @@ def _numbers(values: np.ndarray) -> np.ndarray | None:
     if (integers := _long_integers(values)) is not None:
         return integers
     numbers = as_numbers(values)
-    return numbers if np.isfinite(numbers).any() else None
+    if not np.isfinite(numbers).any():
+        return None
+    return numbers
 
 
 def _long_integers(values: np.ndarray) -> np.ndarray | None:
@@ -81,7 +83,9 @@ def _long_integers(values: np.ndarray) -> np.ndarray | None:
         return None
     if max(abs(int(values.min())), int(values.max())) < EXACT:
         return None
-    return values.astype(np.int64) if int(values.max()) < 2**63 else None
+    if int(values.max()) >= 2**63:
+        return None
+    return values.astype(np.int64)
 
 
 def are_numbers(values: np.ndarray) -> bool:
@@ -127,7 +131,9 @@ def _compact_dates(numbers: np.ndarray) -> np.ndarray | None:
     if numbers.dtype.kind != "f" or np.any(numbers != np.floor(numbers)):
         return None
     seconds = dates.read_dates([f"{number:.0f}" for number in numbers], dates.COMPACT)
-    return seconds if np.isfinite(seconds).all() else None
+    if not np.isfinite(seconds).all():
+        return None
+    return seconds
 
 
 class UnreadTimes(NamedTuple):
@@ -181,7 +187,9 @@ def unclear_day(values: np.ndarray) -> str | None:
     if values.dtype != object:
         return None
     cells = [str(value) for value in values[~are_missing(values)]]
-    return cells[0] if tuple(dates.fitting_formats(cells)) in dates.SLASHES else None
+    if tuple(dates.fitting_formats(cells)) not in dates.SLASHES:
+        return None
+    return cells[0]
 
 
 def _kind(name: str, numbers: np.ndarray, rows: GroupedRows) -> str:
@@ -213,14 +221,14 @@ def find_format(values: np.ndarray, name: str, where: str, at: RowName) -> str:
     fitting = dates.fitting_formats(cells)
     if not fitting:
         unread = unread_times(name, values)
-        got = repr(next(iter(cells), "")) + ", among others"
+        actual = repr(next(iter(cells), "")) + ", among others"
         if unread is not None:
-            got = unread.cells_text(at)
+            actual = unread.cells_text(at)
         expected = "numbers, or dates of one format, such as 2024-05-31, 31.05.2024 or 2024Q2"
-        raise fail(place, expected, got, "correct the cells, or name another column")
+        raise fail(place, expected, actual, "correct the cells, or name another column")
     if tuple(fitting) in dates.SLASHES:
-        got = f"{cells[0]!r}, whose day may come first or second"
-        raise fail(place, "dates of one meaning", got, "write them as 2024-05-31")
+        actual = f"{cells[0]!r}, whose day may come first or second"
+        raise fail(place, "dates of one meaning", actual, "write them as 2024-05-31")
     return fitting[0]
 
 
@@ -247,6 +255,6 @@ def read_times(values: np.ndarray, name: str, form: str, where: str, at: RowName
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         row = int(bad[0])
-        got = f"{str(values[row])[:40]!r} in {at(row)} ({len(bad)} such)"
-        raise fail(place, expected, got, "correct or remove those rows")
+        actual = f"{str(values[row])[:40]!r} in {at(row)} ({len(bad)} such)"
+        raise fail(place, expected, actual, "correct or remove those rows")
     return TimeColumn(name, form, numbers, kind)

@@ -60,8 +60,8 @@ def _say_steps(timed: TimedRows, rows: GroupedRows, notes: Notes) -> None:
     low, high, middle = (_short(value / unit.size) for value in (steps.min(), steps.max(), usual))
     notes.add(
         f"Steps of {listed(timed.order.columns)} are unequal, from {low} to {high}{unit.name}, "
-        f"{num_other:,} of {len(steps):,} other than {middle}: the model takes all steps as equal. "
-        "A row of empty cells may fill a gap where the model takes missing values."
+        f"{num_other:,} of {len(steps):,} other than {middle}: the model takes all steps as "
+        "equal. A row of empty cells may fill a gap where the model takes missing values."
     )
 
 

@@ -73,14 +73,16 @@ def language_stop_words(language: str, where: str = "language") -> tuple[str, ..
     package = require_extra("stop_words")
     name = package.LANGUAGE_MAPPING.get(language, language)
     if name not in package.AVAILABLE_LANGUAGES:
-        known = ", ".join(sorted({"english", *package.AVAILABLE_LANGUAGES}))
+        languages = ", ".join(sorted({"english", *package.AVAILABLE_LANGUAGES}))
         expected = "a language, a file of words, a list of words or None"
         if where == "language":
             expected = "a language"
-        remedy = f"pass a list of words; known languages: {known}"
+        remedy = f"pass a list of words; known languages: {languages}"
         raise fail(where, expected, repr(language), remedy)
     words = tuple(package.get_stop_words(name))
-    return tuple(word.translate(TURKISH) for word in words) if name == "turkish" else words
+    if name == "turkish":
+        return tuple(word.translate(TURKISH) for word in words)
+    return words
 
 
 @functools.cache
@@ -131,8 +133,8 @@ def choose_language(texts: Sequence[str], notes: Notes) -> str:
         return "english"
     if language:
         notes.add(
-            f"By its stop words, which are left out, the text is in {language.capitalize()}. If not, "
-            "set language."
+            f"By its stop words, which are left out, the text is in {language.capitalize()}. If "
+            "not, set language."
         )
     else:
         notes.add(
@@ -175,8 +177,8 @@ def check_spaces(texts: Sequence[str], where: str, notes: Notes) -> None:
         mean = sum(len(run) ** 2 for run in runs) / letters
         example = max(runs, key=len)[:20]
         if mean > longest and letters >= MUCH * total:
-            got = f"{name} without them, as in {example!r}"
-            raise fail(where, "text with spaces between its words", got, REMEDY)
+            actual = f"{name} without them, as in {example!r}"
+            raise fail(where, "text with spaces between its words", actual, REMEDY)
         if mean > longest:
             notes.add(
                 f"Some text is {name} without spaces, and its clauses are taken for words: "

@@ -170,8 +170,8 @@ def choose_settings(
         first = [plain(text).text for text in first]
         check_spaces(first, where, notes)
     if settings.language is not None and settings.stop_words != "auto":
-        got = repr(settings.stop_words)
-        raise fail("language", "stop_words left as they are", got, "set one of the two")
+        actual = repr(settings.stop_words)
+        raise fail("language", "stop_words left as they are", actual, "set one of the two")
     if settings.stop_words != "auto":
         return settings, documents, ""
     language = settings.language or choose_language(first, notes)
@@ -260,8 +260,8 @@ def text_blocks(
     size = 0
     for title, text in documents:
         if not isinstance(text, str):
-            got = f"{text!r} ({type(text).__name__})"
-            raise fail(f"{where}, {title}", "text", got, NO_TEXT)
+            actual = f"{text!r} ({type(text).__name__})"
+            raise fail(f"{where}, {title}", "text", actual, NO_TEXT)
         text = whole_letters(text, notes, title)
         if settings.token_pattern is None:
             text = read_plain(text, notes, title)
@@ -320,11 +320,13 @@ def choose_words(
     passing = np.flatnonzero((in_documents >= low) & (in_documents <= high))
     if len(passing) == 0:
         expected = f"some word in {low:g} to {high:g} of the {num_documents} documents"
-        got = f"none of {len(in_documents)}, the most common being in {in_documents.max(initial=0)}"
-        raise fail("min_df, max_df", expected, got, "lower min_df or raise max_df")
+        actual = (
+            f"none of {len(in_documents)}, the most common being in {in_documents.max(initial=0)}"
+        )
+        raise fail("min_df, max_df", expected, actual, "lower min_df or raise max_df")
     most_frequent_first = passing[np.argsort(-total[passing], kind="stable")]
-    chosen = most_frequent_first[: settings.max_vocabulary].tolist()
-    return tuple(sorted(words[word] for word in chosen))
+    most_frequent = most_frequent_first[: settings.max_vocabulary].tolist()
+    return tuple(sorted(words[word] for word in most_frequent))
 
 
 def _document_limits(settings: TextSettings, num_documents: int) -> tuple[float, float]:
@@ -358,13 +360,15 @@ def read_stop_words(stop_words: str | Path | Sequence[str] | None) -> tuple[str,
 
 
 def _read_word_file(path: Path) -> tuple[str, ...]:
-    where = f"stop_words: {path}"
+    location = f"stop_words: {path}"
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise fail(where, "text in UTF-8", f"other bytes ({error})", "save it as UTF-8") from error
+        raise fail(
+            location, "text in UTF-8", f"other bytes ({error})", "save it as UTF-8"
+        ) from error
     words = tuple(word for line in lines if (word := line.strip()))
     if not words:
         remedy = "write the words, or pass None"
-        raise fail(where, "a word on each line", "an empty file", remedy)
+        raise fail(location, "a word on each line", "an empty file", remedy)
     return words

@@ -114,7 +114,7 @@ def jsonl_records(path: Path, dialect: Dialect = USUAL, notes: Notes | None = No
         for n, line in enumerate(read_lines(path, dialect.encoding), 1)
         if line.strip()
     )
-    rows = ((where, number, _json_object(line, where)) for line, number, where in lines)
+    rows = ((location, number, _json_object(line, location)) for line, number, location in lines)
     first = list(itertools.islice(rows, 1))
     names = [name for *_, row in first for name in row]
     return Records(names, f"{path}:1", lambda columns: itertools.chain(first, rows))
@@ -184,21 +184,21 @@ def column_texts(
     notes: Notes | None = None,
 ) -> Texts:
     """The texts of a file of one of `RECORDS`, from `column`."""
-    names, where, rows = RECORDS[kind](path, dialect, notes)
+    names, location, rows = RECORDS[kind](path, dialect, notes)
     if not names:
         return
     if kind == "csv" and column is None and len(names) == 1:
-        _check_only_column(names[0], path, where, notes)
-    column = find_column(column, names, where, notes)
+        _check_only_column(names[0], path, location, notes)
+    column = find_column(column, names, location, notes)
     wanted = [name for name in names if name in (column, TITLE_COLUMN)]
     notes = notes or Notes()
     for place, number, row in rows(wanted):
         title = row.get(TITLE_COLUMN)
         text = row.get(column)
         if not isinstance(text, str):
-            got = "nothing" if text is None else repr(text)[:60]
+            actual = "nothing" if text is None else repr(text)[:60]
             remedy = "drop the row, or make its text the empty string"
-            raise fail(place, f"text in column {column!r}", got, remedy)
+            raise fail(place, f"text in column {column!r}", actual, remedy)
         if not (isinstance(title, str) and title):
             title = f"{path.name}:{number}"
         yield whole_letters(title, notes, place), whole_letters(text, notes, place)
@@ -209,8 +209,8 @@ def _json_object(line: str, where: str) -> dict:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
         remedy = "correct the line; each must be one JSON object"
-        got = f"{line[:40]!r} ({getattr(error, 'msg', error)})"
-        raise fail(where, "a JSON object", got, remedy) from error
+        actual = f"{line[:40]!r} ({getattr(error, 'msg', error)})"
+        raise fail(where, "a JSON object", actual, remedy) from error
     if not isinstance(row, dict):
         raise fail(where, "a JSON object", f"{line[:40]!r}", f'write {{"{DEFAULT_COLUMN}": "..."}}')
     return row
@@ -222,12 +222,12 @@ def _check_only_column(name: str, path: Path, where: str, notes: Notes | None) -
     if name == DEFAULT_COLUMN:
         return
     if len(name.split()) >= HEADER_WORDS:
-        got = repr(name[:60])
+        actual = repr(name[:60])
         remedy = (
             f"write {DEFAULT_COLUMN} in a line above, or rename the file to .txt if each line is "
             "a document"
         )
-        raise fail(where, "the name of a column", got, remedy)
+        raise fail(where, "the name of a column", actual, remedy)
     if notes is not None:
         line = where.rpartition(":")[2]
         notes.add(

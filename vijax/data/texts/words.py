@@ -81,7 +81,9 @@ def find_all_words(text: str) -> list[str]:
     >>> find_all_words("So it is")
     ['So', 'it', 'is']
     """
-    return _ANY_PLAIN_WORD.findall(text) if _is_plain(text) else _compile(_ANY_WORD)(text)
+    if _is_plain(text):
+        return _ANY_PLAIN_WORD.findall(text)
+    return _compile(_ANY_WORD)(text)
 
 
 def _is_plain(text: str) -> bool:
@@ -105,12 +107,14 @@ def word_finder(pattern: str) -> Callable[[str], list[str]]:
     try:
         compiled = package.compile(pattern)
     except package.error as error:
-        got = f"{pattern!r} ({error})"
-        raise fail("token_pattern", "a regular expression of a word", got, r"try '\w+'") from error
+        actual = f"{pattern!r} ({error})"
+        raise fail(
+            "token_pattern", "a regular expression of a word", actual, r"try '\w+'"
+        ) from error
     if compiled.groups > 1:
-        got = f"{compiled.groups} in {pattern!r}"
+        actual = f"{compiled.groups} in {pattern!r}"
         remedy = "write (?:...) for groups that are not the word"
-        raise fail("token_pattern", "one group (...) or none", got, remedy)
+        raise fail("token_pattern", "one group (...) or none", actual, remedy)
 
     def words(text: str) -> list[str]:
         matches = compiled.findall(text)
