@@ -1,7 +1,7 @@
 """Ready models: each a function that returns a `vijax.Model`.
 
-Each folder has kindred models. A model says its prior, its bound and what may be asked of it; steps
-are in `vijax.inference`, and nothing here fits."""
+Each folder has related models. A model defines its prior, its bound and its queries; steps of
+inference are in `vijax.inference`."""
 
 from vijax.models import emission
 from vijax.models.documents.ctm import ctm

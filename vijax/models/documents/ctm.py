@@ -4,7 +4,7 @@ A.3).
     beta_k ~ Dirichlet(eta),  (mu, Sigma^-1) ~ normal-Wishart,  z_d ~ N(mu, Sigma),
     each word of document d ~ sum_k softmax(z_d)_k beta_k
 
-The local bound of a document at q(z_d) = N(m, V), the topics of its words summed out,
+The local bound of a document at q(z_d) = N(m, V), with the topics of its words summed out, is
 
     l_d = E_q[sum_v c_v log sum_k softmax(z)_k beta_kv] + E_q[log N(z; mu, Sigma)] + H[q],
 
@@ -69,26 +69,26 @@ def ctm(
     """The correlated topic model.
 
     Args:
-      num_topics: K, how many topics.
-      vocab_size: V, how many words.
+      num_topics: K, number of topics.
+      vocab_size: V, number of words.
       eta: prior concentration of a topic's words; small: sharper topics. A scalar or shape (V,); or
-        (K, V), as `vijax.topics.seeded` makes it of words that topics are to have.
+        (K, V), as `vijax.topics.seeded` makes it from seed words.
       logits: prior of (mu, Sigma^-1); a weak one if None: E[Sigma^-1] = I at K + 2 degrees of
           freedom.
       estep: default E-step; `vijax.estep.proximal_gradient()` if None.
-      num_samples: draws of each q(z) that the bound, and with it the message, is averaged over; an
-          even number.
-      seed: seed of all draws on full data, which stay the same from step to step: each document's
-        E-step goes on from its last one, and would else follow the noise of new draws. Minibatches
-        take new ones from the key of the step (with `warm_starts` from this seed). A document's
-        draws are by its words, wherever it stands.
+      num_samples: number of draws of each q(z), over which the bound and the message are averaged;
+          even.
+      seed: seed of all draws on full data. These draws are the same at each step: the E-step of a
+        document continues from its last one, and would follow the noise of new draws. Minibatches
+        take new draws from the key of the step (with `warm_starts` from this seed). The draws of a
+        document depend on its words, not on its position.
 
     Returns:
       A `Model` with globals `topics`, a Dirichlet of batch shape (K,), and `logits`, the
       normal-Wishart of (mu, Sigma^-1), and the hyperparameter `eta`. Its data are tuples of
-      `vijax.Documents`; `fit.score` is document completion by this `estep`, whatever E-step the
-      algorithm has (`vijax.evaluate.completion` takes any). Full-data algorithms carry the q(z) of
-      every document in their state.
+      `vijax.Documents`; `fit.score` is document completion by this `estep`, also if the algorithm
+      has another E-step (`vijax.evaluate.completion` takes any). Full-data algorithms carry the
+      q(z) of every document in their state.
 
     Raises:
       ValueError: a size out of its range, a concentration that is not positive, a prior of another

@@ -97,7 +97,7 @@ def hdp(
 
     Args:
       num_topics: K, the largest number of topics; `vijax.grow` finds the number in use.
-      vocab_size: V, how many words.
+      vocab_size: V, number of words.
       alpha: concentration of a document's topics about the weights at the top; small: few topics
         each. It is the total over topics: alpha of `lda` times K.
       gamma: concentration of the weights at the top; small: few topics in all.

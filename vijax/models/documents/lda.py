@@ -1,14 +1,14 @@
 """Latent Dirichlet allocation (Hoffman and Blei 2015, section 4.1; Blei, Kucukelbir and McAuliffe
 2017, section 4.3; Pei 2019, section on LDA).
 
-    beta_k ~ Dirichlet(eta),  theta_d ~ Dirichlet(alpha),  z_dm ~ Categorical(theta_d),  w_dm ~
-    Categorical(beta_{z_dm})
+    beta_k ~ Dirichlet(eta),  theta_d ~ Dirichlet(alpha),
+    z_dm ~ Categorical(theta_d),  w_dm ~ Categorical(beta_{z_dm})
 
 The local bound of a document at topics beta, q(theta_d) = Dirichlet(gamma_d) and optimal
 responsibilities, is
 
-    l_d(log beta) = sum_v c_dv log sum_k exp(E log theta_dk) beta_kv - KL(Dirichlet(gamma_d) ||
-    Dirichlet(alpha)),
+    l_d(log beta) = sum_v c_dv log sum_k exp(E log theta_dk) beta_kv
+                    - KL(Dirichlet(gamma_d) || Dirichlet(alpha)),
 
 for *any* gamma_d a lower bound of log p(w_d | beta). Mean field maximises it in gamma_d. Gibbs and
 CVB0 supply other expected topic counts N_dvk: the energy sum N log beta then gives the gradient,
@@ -65,8 +65,8 @@ def lda(
     """Latent Dirichlet allocation.
 
     Args:
-      num_topics: K, how many topics.
-      vocab_size: V, how many words.
+      num_topics: K, number of topics.
+      vocab_size: V, number of words.
       alpha: prior concentration of a document's topics; small: few topics each. A scalar or shape
           (K,).
       eta: prior concentration of a topic's words; small: sharper topics. A scalar or shape (V,); or

@@ -53,9 +53,9 @@ def plsa(
     """Probabilistic latent semantic analysis.
 
     Args:
-      num_topics: K, how many topics.
+      num_topics: K, number of topics.
       num_documents: number of documents.
-      vocab_size: V, how many words.
+      vocab_size: V, number of words.
       form: conditional: p(word | document), pLSA 2; joint: p(word, document), pLSA 1.
       alpha: prior concentration of topics (map, cavi; and for held-out documents): of the
         documents' proportions, or in the joint form of the weights and the documents of each topic.

@@ -1,8 +1,8 @@
 """The simple mixture of documents: every document has one topic (Pei 2019, section on SMM, eq. 2.7
 and 2.8).
 
-    pi ~ Dirichlet(alpha),  eta_k ~ Dirichlet(eta),  z_d ~ pi,  words of d ~ eta_{z_d},
-    independently
+    pi ~ Dirichlet(alpha),  eta_k ~ Dirichlet(eta),  z_d ~ pi,
+    words of d ~ eta_{z_d}, independently
 
 For the plain categorical mixture of single observations, use documents of one word each. Small
 vocabularies can also use `mixture(emission.categorical(K, V))`, the same model on dense rows of
@@ -38,8 +38,8 @@ def simple_mixture(
     """A mixture of bags of words: a topic for each document, not for each word as in `lda`.
 
     Args:
-      num_topics: K, how many topics.
-      vocab_size: V, how many words.
+      num_topics: K, number of topics.
+      vocab_size: V, number of words.
       alpha: prior concentration of the topics' weights. A hyperparameter.
       eta: prior concentration of a topic's words. A hyperparameter.
 
@@ -93,8 +93,8 @@ def _generative(num_topics: int, vocab_size: int) -> Generative:
 def _local_elbo(
     hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
 ) -> LocalElbo:
-    """Sum over documents of log sum_k exp(E log pi_k + sum_v c_dv E log eta_kv): no locals to
-    iterate for."""
+    """Sum over documents of log sum_k exp(E log pi_k + sum_v c_dv E log eta_kv), without an
+    iterative E-step."""
     del hyper, estep
     log_weights, table = stats["weights"].log, stats["topics"].by_word
     size = log_weights.size
@@ -112,7 +112,7 @@ def _local_elbo(
 def _chunk(
     rows: Float[Array, "D n K"], log_weights: Float[Array, " K"], docs: Documents, key: PRNGKeyArray
 ) -> tuple[Float[Array, ""], tuple[Array, Array]]:
-    """Total bound of a chunk of documents; and the bound and responsibilities of each."""
+    """Total bound of a chunk of documents; and the bound and responsibilities of each document."""
     del key
     scores = log_weights + jnp.einsum(
         "dnk,dn->dk", rows, docs.counts.astype(rows.dtype), precision="highest"

@@ -28,8 +28,8 @@ def bernoulli(
     """D independent binary values; each component's probabilities are Beta(alpha, beta).
 
     Args:
-      num_components: K, how many components.
-      dim: D, how many columns.
+      num_components: K, number of components.
+      dim: D, number of columns.
       alpha: prior pseudo-count of ones.
       beta: prior pseudo-count of zeros.
 
@@ -63,8 +63,8 @@ def poisson(
     """D independent counts; each component's rates are Gamma(shape, rate).
 
     Args:
-      num_components: K, how many components.
-      dim: D, how many columns.
+      num_components: K, number of components.
+      dim: D, number of columns.
       shape: shape of the gamma prior of the rates.
       rate: rate of the same prior.
     """
@@ -91,8 +91,8 @@ def categorical(num_components: Size, vocab_size: Size, eta: Positives = 1.0) ->
     coefficient). One-hot rows are plain categorical data.
 
     Args:
-      num_components: K, how many components.
-      vocab_size: V, how many words.
+      num_components: K, number of components.
+      vocab_size: V, number of words.
       eta: prior concentration of word probabilities.
     """
     sizes = num_components, vocab_size

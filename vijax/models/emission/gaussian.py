@@ -40,8 +40,8 @@ def unit_gaussian(
     N(location, variance).
 
     Args:
-      num_components: K, how many components.
-      dim: D, how many columns.
+      num_components: K, number of components.
+      dim: D, number of columns.
       location: prior mean of the means.
       variance: prior variance of the means.
     """
@@ -84,10 +84,10 @@ def diagonal_gaussian(
     prior mean shape / rate.
 
     Args:
-      num_components: K, how many components.
-      dim: D, how many columns.
+      num_components: K, number of components.
+      dim: D, number of columns.
       location: prior mean of the means.
-      strength: how many observations the prior mean is worth.
+      strength: weight of the prior mean, in observations.
       shape: shape of the gamma prior of the precisions.
       rate: rate of the same prior.
     """
@@ -129,10 +129,10 @@ def full_gaussian(
     """Normal with full covariance (Pei 2019): mean and precision matrix are NormalWishart.
 
     Args:
-      num_components: K, how many components.
-      dim: D, how many columns.
+      num_components: K, number of components.
+      dim: D, number of columns.
       location: prior mean of the means. A scalar or (D,).
-      strength: how many observations the prior mean is worth.
+      strength: weight of the prior mean, in observations.
       degrees: degrees of freedom of the Wishart prior, above D - 1; unset: D + 2.
       scale: scale of the Wishart, (D, D); by default the prior mean of the precision is the
           identity.
@@ -212,10 +212,10 @@ def spherical_gaussian(
     of its coordinates inform one variance.
 
     Args:
-      num_components: K, how many components.
-      dim: D, how many columns.
+      num_components: K, number of components.
+      dim: D, number of columns.
       location: prior mean of the means. A scalar or (D,).
-      strength: how many observations the prior mean is worth.
+      strength: weight of the prior mean, in observations.
       shape: shape of the gamma prior of the precisions. Its mean is shape / rate.
       rate: rate of the same prior.
 
@@ -276,10 +276,10 @@ def tied_gaussian(
     labels.
 
     Args:
-      num_components: K, how many components.
-      dim: D, how many columns.
+      num_components: K, number of components.
+      dim: D, number of columns.
       location: prior mean of the means. A scalar or (D,).
-      strength: how many observations the prior mean is worth.
+      strength: weight of the prior mean, in observations.
       degrees: degrees of freedom of the Wishart prior, above D - 1; unset: D + 2.
       scale: scale of the Wishart, (D, D); by default the prior mean of the precision is the
           identity.

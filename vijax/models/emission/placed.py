@@ -35,7 +35,7 @@ def placed(
       make: a constructor of `vijax.models.emission`: `full_gaussian`, `tied_gaussian`,
         `diagonal_gaussian`, `spherical_gaussian` (one variance for all columns) or `unit_gaussian`
         (only its location follows the data).
-      num_components: K, how many components.
+      num_components: K, number of components.
       data: rows (N, D), or sequences as `vijax.models.pad` makes them; NaN are left out.
       settings: other settings of the constructor, such as `strength`.
 

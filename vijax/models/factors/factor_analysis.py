@@ -58,7 +58,7 @@ def factor_analysis(
 
     Args:
       dim: D, columns of the data.
-      num_factors: K, how many factors.
+      num_factors: K, number of factors.
       noise: diagonal: a variance for each column; isotropic: one for all (probabilistic PCA).
       intercept: columns have means m_d.
       loading_precision: prior precision of loadings and means.

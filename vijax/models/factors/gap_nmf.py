@@ -9,8 +9,8 @@ independent Poisson counts: given the totals they are multinomial, and q(z_ft) i
 closed form. With q(h) = Gamma(b + n, b + r), where r_k = theta_k sum_f W_fk is the emission of a
 unit of h_k and n_k = sum_f E[z_fk], the bound of a column is
 
-    l(s) = sum_f [y_f log sum_k exp(log theta_k + log W_fk + E log h_k) - log y_f!] - r' E[h] -
-    KL(q(h) || Gamma(b, b)).
+    l(s) = sum_f [y_f log sum_k exp(log theta_k + log W_fk + E log h_k) - log y_f!]
+           - r' E[h] - KL(q(h) || Gamma(b, b)).
 
 The bound and its gradient are products of matrices, as in the multiplicative updates of KL-NMF; no
 array has an entry for every (f, t, k)."""

@@ -8,8 +8,8 @@ section 2).
 With q(theta), q(xi) gammas and the shares of each count over components in closed form, the bound
 of a user is
 
-    l_u(s) = sum_i [y_ui log sum_k exp(E log theta_uk + log beta_ik) - log y_ui!] - sum_k
-    E[theta_uk] sum_i beta_ik
+    l_u(s) = sum_i [y_ui log sum_k exp(E log theta_uk + log beta_ik) - log y_ui!]
+             - sum_k E[theta_uk] sum_i beta_ik
              - E KL(q(theta_u) || Gamma(a, xi_u)) - KL(q(xi_u) || Gamma(a', a'/b')).
 
 The first sum runs over the items that the user took; the zeros of all others are in sum_i beta_ik,

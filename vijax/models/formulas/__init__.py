@@ -1,5 +1,4 @@
-"""Regressions that are written as a formula: reading it, laws of the response, priors, integrals
-over group effects.
+"""Regressions by a formula: designs, laws of the response, priors, integrals over group effects.
 
-A formula is parsed in `vijax.data.formulas`; here its columns become a model, with what its fits
-can be asked."""
+A formula is parsed in `vijax.data.formulas`; here its columns become a model with queries of its
+fits."""

@@ -8,15 +8,15 @@ DPMM):
 
     v_k ~ Beta(1, concentration),  pi_k = v_k prod_{j<k} (1 - v_j),  z_n ~ pi,  y_n | z_n = k ~ emission, beta_k
 
-"finite" (Blei and Jordan 2006): q(v_T = 1) = 1, no component beyond T. "tied" (Kurihara, Welling
-and Vlassis 2007): beyond T the posterior is the prior, q(v_k, beta_k) = p(v_k, beta_k). With s_nk =
-E log pi_k + E log p(y_n | beta_k), every k > T has s_nk = s_n,T+1 + (k - T - 1) E_p log(1 - v), a
-geometric series, so that the tail is one class of weight
+"finite" (Blei and Jordan 2006): q(v_T = 1) = 1, without components beyond T. "tied" (Kurihara,
+Welling and Vlassis 2007): beyond T the posterior is the prior, q(v_k, beta_k) = p(v_k, beta_k).
+With s_nk = E log pi_k + E log p(y_n | beta_k), every k > T has s_nk = s_n,T+1 + (k - T - 1) E_p
+log(1 - v), a geometric series, so that the tail is one class of weight
 
     log sum_{k>T} exp s_nk = s_n,T+1 - log(1 - exp E_p log(1 - v)).
 
-The update of v_k, alpha + sum_n q(z_n = k) and beta + sum_n q(z_n > k), is its gradient. Tied
-families are nested: the optimal bound cannot fall as T grows."""
+The update of v_k, alpha + sum_n q(z_n = k) and beta + sum_n q(z_n > k), is the gradient of this
+weight. Tied families are nested: the optimal bound cannot fall as T grows."""
 
 from __future__ import annotations
 
@@ -255,8 +255,8 @@ def dp_mixture(
 
 
 def _generative_of_process(emission: Emission, tied: bool) -> Generative | None:
-    """Draws as in a finite mixture; with a tied truncation each row of the tail has a prior
-    component of its own."""
+    """Draws as in a finite mixture; with a tied truncation each row of the tail draws a component
+    from the prior."""
     weights = lambda hyper, values: stick_breaking.weights(values["sticks"])
     finite, draw = generative(emission, weights), emission.sample
     if finite is None or draw is None or not tied:

@@ -4,11 +4,12 @@ appendix A, after Drugowitsch 2013).
     y_n ~ N(w' x_n, 1 / tau),   w | tau, a ~ N(0, (tau diag a)^-1),   tau ~ Gamma(shape, rate),
     a_d ~ Gamma(relevance_shape, relevance_rate)
 
-q(w, tau) is kept joint, a normal-gamma; q(a_d) are gammas. The updates of the appendix are the two
-gradients of this
-energy:  V^-1 = diag E[a] + sum x x',  w = V sum x y,  a_* = shape + N / 2,  b_* = rate + (sum y^2 -
-w' V^-1 w) / 2, and c_* = relevance_shape + 1/2,  d_* = relevance_rate + (w_d^2 a_* / b_* + V_dd) /
-2.
+q(w, tau) is a joint normal-gamma; q(a_d) are gammas. The updates of the appendix are the two
+gradients of this energy:
+
+    V^-1 = diag E[a] + sum x x',  w = V sum x y,
+    a_* = shape + N / 2,  b_* = rate + (sum y^2 - w' V^-1 w) / 2,
+    c_* = relevance_shape + 1/2,  d_* = relevance_rate + (w_d^2 a_* / b_* + V_dd) / 2.
 """
 
 from __future__ import annotations

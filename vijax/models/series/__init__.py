@@ -1,5 +1,5 @@
-"""Models of sequences: hidden Markov models, factorial and autoregressive ones, linear-Gaussian
-state spaces, switching ones.
+"""Models of sequences: hidden Markov models (also factorial and autoregressive), linear-Gaussian
+and switching state spaces.
 
-Families of chains are in `vijax.families.chain`, laws of what is observed in `emission`.
+Families of chains are in `vijax.families.chain`, observation models in `emission`.
 """

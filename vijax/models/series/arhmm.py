@@ -1,14 +1,14 @@
 """Autoregressive hidden Markov models: a linear law of motion for each state (Hamilton 1989; Fox,
 Sudderth, Jordan and Willsky 2011).
 
-    initial ~ Dirichlet,  rows of transition ~ Dirichlet,  z_1 ~ initial,  z_t | z_{t-1} ~
-    transition[z_{t-1}], y_t - a y_{t-1} | z_t = k ~ N(A_k1 y_{t-1} + ... + A_kP y_{t-P} + B_k u_t +
-    b_k, L_k^-1)
+    initial ~ Dirichlet,  rows of transition ~ Dirichlet,
+    z_1 ~ initial,  z_t | z_{t-1} ~ transition[z_{t-1}],
+    y_t - a y_{t-1} | z_t = k ~ N(A_k1 y_{t-1} + ... + A_kP y_{t-P} + B_k u_t + b_k, L_k^-1)
 
-a is a number, the persistence. The coefficients G_k = (A_k1, ..., A_kP, B_k, b_k)' and the
+with a number a, the persistence. The coefficients G_k = (A_k1, ..., A_kP, B_k, b_k)' and the
 precision L_k have a matrix-normal-Wishart prior. A sequence is a group; its path of states is one
-local variable, kept joint: q(z) is the exact posterior given the dynamics, by forward-backward, as
-in `vijax.models.hmm`.
+joint local variable. q(z) is the exact posterior given the dynamics, by forward-backward, as in
+`vijax.models.hmm`.
 
 The likelihood is conditional on the first P steps. A step with a missing entry restarts the
 regression: it and the P steps after it add no term of the dynamics, while the chain of states runs

@@ -58,7 +58,7 @@ def factorial_hmm(
 
     Args:
       dim: D, columns of the observations.
-      num_chains: M, how many chains.
+      num_chains: M, number of chains.
       num_states: K, states of each chain.
       initial_concentration: concentration of the Dirichlet priors of first states.
       transition_concentration: concentration of the Dirichlet priors of next states.

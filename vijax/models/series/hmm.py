@@ -1,8 +1,9 @@
 """Hidden Markov models with any emission, over sequences of unequal length (Pei 2019, section on
 HMMs).
 
-    initial ~ Dirichlet,  rows of transition ~ Dirichlet,  z_1 ~ initial,  z_t | z_{t-1} ~
-    transition[z_{t-1}], y_t | z_t = k ~ emission with parameters beta_k
+    initial ~ Dirichlet,  rows of transition ~ Dirichlet,
+    z_1 ~ initial,  z_t | z_{t-1} ~ transition[z_{t-1}],
+    y_t | z_t = k ~ emission with parameters beta_k
 
 A sequence is a group; its path of states is one joint local variable. q(z) is a Markov chain whose
 potentials are the gradient of the energy in its statistics. Its normaliser is computed by the

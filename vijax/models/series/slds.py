@@ -1,7 +1,8 @@
 """Switching linear dynamical systems: noisy observations of a hidden path whose linear law of
 motion switches (Ghahramani and Hinton 2000; Fox, Sudderth, Jordan and Willsky 2011).
 
-    initial ~ Dirichlet,  rows of transition ~ Dirichlet,  z_1 ~ initial,  z_t | z_{t-1} ~ transition[z_{t-1}],
+    initial ~ Dirichlet,  rows of transition ~ Dirichlet,
+    z_1 ~ initial,  z_t | z_{t-1} ~ transition[z_{t-1}],
     x_1q ~ N(m_q, 1 / p_q),   x_t - a x_{t-1} | z_t = k ~ N(A_k x_{t-1} + B_k u_t + b_k, L_k^-1),
     y_td ~ N(c_d' x_t + e_d, 1 / r_d)
 

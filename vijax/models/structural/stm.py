@@ -6,8 +6,8 @@
 x_d are the covariates of a document, by a formula. With x_d = 1 it is the correlated topic model,
 whose E-step and bound it uses. At q(z_d) = N(m_d, V_d) the term of the prior is
 
-    E_q[log N(z_d; G' x_d, L^-1)] = <x m', G L> - <x x' / 2, G L G'> - <(m m' + V) / 2, L> + log|L|
-    / 2 + const.,
+    E_q[log N(z_d; G' x_d, L^-1)] =
+        <x m', G L> - <x x' / 2, G L G'> - <(m m' + V) / 2, L> + log|L| / 2 + const.,
 
 linear in the statistics of (G, L). So its gradient, the message of a document, is (x m', -x x' / 2,
 -(m m' + V) / 2, 1/2), and the step to prior + messages is the exact conditional: Bayesian
@@ -271,16 +271,16 @@ class _Draws:
 
     number: int
 
-    def __call__(self, model: Model, stats: Any, said: LocalElbo, key: PRNGKeyArray) -> list[Array]:
+    def __call__(self, model: Model, stats: Any, elbo: LocalElbo, key: PRNGKeyArray) -> list[Array]:
         draw = lambda local: of_effects.draw_shares(stats["logits"], local, key, self.number)
-        return [draw(local) for local in said.local]
+        return [draw(local) for local in elbo.local]
 
 
 def _sites(
-    model: Model, stats: Any, said: LocalElbo, key: PRNGKeyArray
+    model: Model, stats: Any, elbo: LocalElbo, key: PRNGKeyArray
 ) -> list[tuple[Array, Array]]:
     """Means of q(z_d), and precisions of the factors of the words."""
-    return [(local.mean, local.site) for local in said.local]
+    return [(local.mean, local.site) for local in elbo.local]
 
 
 @limit_sizes
@@ -303,7 +303,7 @@ def stm(
     the documents.
 
     Args:
-      num_topics: K, how many topics.
+      num_topics: K, number of topics.
       corpus: the documents, a `vijax.data.Corpus` or an argument of `vijax.data.read`.
       table: columns by name, a row for each document (a dict, a table of pandas, polars or
         pyarrow), or the path of a file; None without covariates.

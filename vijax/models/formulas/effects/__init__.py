@@ -1,5 +1,4 @@
-"""Integrals over the effects of groups: of one grouping factor, of several, and of several under a
-normal law.
+"""Integrals over the effects of groups: for one grouping factor, for several, and for several under
+a normal law.
 
-They are functions of numbers that the model gives. What an effect is, and its prior, is said in the
-folder above."""
+They are functions of arrays. The effects and their priors are defined in the folder above."""
