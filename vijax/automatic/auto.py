@@ -46,7 +46,7 @@ from vijax.models.energies.density import LogDensity
 from vijax.verdict import limits
 from vijax.verdict.report import Ended, Report
 from vijax.verdict.target import MANY_ROWS, Target
-from vijax.verdict.words import NO_GRADIENTS_LEFT, mixture_spent
+from vijax.verdict.words import NO_GRADIENTS_LEFT, mixture_end_sentence
 from vijax.xla import keys
 from vijax.xla.compiler import cached_program, quick_jit
 
@@ -682,7 +682,7 @@ def _normal_or_mixture(normal: _NormalFit, misfit: Misfit) -> Fit:
         return normal._replace(q=q._replace(ended=Ended.INTERRUPTED)).as_fit()
     mixed_report = normal.report(mixed, q, report.away)
     is_better, report = compare_reports(report, mixed_report, len(mixed.parts))
-    sentence = mixture_spent(mixed.ended, mixed.rise, run.max_gradients)
+    sentence = mixture_end_sentence(mixed.ended, mixed.rise, run.max_gradients)
     report = report._replace(verdict=f"{report.verdict} {sentence}".rstrip())
     if is_better:
         return as_mixture(normal.model, mixed, q, report, normal.key)

@@ -28,7 +28,7 @@ from vijax.inference.wrappers.sized import takes_all
 from vijax.verdict import limits
 from vijax.verdict.on_draws import judging_obstacle
 from vijax.verdict.report import Estimate, Report
-from vijax.verdict.words import INDEPENDENT, JOINED, of_end, of_starts
+from vijax.verdict.words import INDEPENDENT, JOINED, end_sentence, start_sentences
 from vijax.verdict.words_of_steps import sentences
 
 SMALL = 5_000  # groups up to which coordinate ascent takes all of them at every step
@@ -114,9 +114,9 @@ def _start_sentences(bounds: np.ndarray | None) -> list[str]:
         return []
     ends = np.asarray(bounds)[-1]
     if all(np.all(bounds[i] == bounds[i, 0]) for i in (0, -1)):
-        return of_starts(len(ends), 0)
+        return start_sentences(len(ends), 0)
     threshold = ends.max() - limits.SAME_END * abs(ends.max())
-    return of_starts(len(ends), int((ends >= threshold).sum()))
+    return start_sentences(len(ends), int((ends >= threshold).sum()))
 
 
 def _is_flat(bounds: np.ndarray) -> bool:
@@ -128,7 +128,7 @@ def _is_flat(bounds: np.ndarray) -> bool:
 def _end_sentences(fit: Fit, flat_sentence: str, is_flat: bool) -> list[str]:
     """Sentences on how a fit ended (`flat_sentence` if the bound rose no more), and on skipped
     steps."""
-    sentences = [of_end(fit.status is Status.INTERRUPTED, is_flat, flat_sentence)]
+    sentences = [end_sentence(fit.status is Status.INTERRUPTED, is_flat, flat_sentence)]
     if fit.num_skipped:
         sentences.append(f"{skipped_text(fit.num_skipped, int(fit.state.step))}.")
     return sentences
@@ -179,7 +179,7 @@ def _concatenate(traces: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.nda
 
 
 def _mean(bounds: Float[np.ndarray, " steps"]) -> Estimate:
-    return Estimate.of(bounds.astype(np.float64))
+    return Estimate.from_values(bounds.astype(np.float64))
 
 
 def _has_settled(bounds: Float[np.ndarray, " steps"]) -> bool:

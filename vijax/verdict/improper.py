@@ -27,7 +27,7 @@ from vijax.inference.guides import Z
 from vijax.verdict import limits
 from vijax.verdict.report import Ended, Estimate, Report
 from vijax.verdict.target import FreeFunction, Target
-from vijax.verdict.words import IMPROPER, listed
+from vijax.verdict.words import IMPROPER, join_names
 from vijax.xla.compiler import quick_jit
 
 DRAWS = 16  # draws that are moved
@@ -140,7 +140,7 @@ def report_improper(
     if not names:
         return None
     bound = Estimate(np.inf, np.nan)
-    words = IMPROPER.format(along=f"along {listed(names)}")
+    words = IMPROPER.format(along=f"along {join_names(names)}")
     return Report(bound, (), np.nan, np.nan, str(Ended.UNBOUNDED), words, usable=False)
 
 

@@ -1,5 +1,5 @@
-"""Reports on fits by `vijax.auto` and `vijax.dadvi`, as numbers; `vijax.verdict.words` has the
-words."""
+"""Reports on fits by `vijax.auto` and `vijax.dadvi`: the numbers. `vijax.verdict.words` has the
+sentences."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Estimate(NamedTuple):
     standard_error: float
 
     @classmethod
-    def of(cls, values: Float[np.ndarray, " n"]) -> Estimate:
-        """Returns the mean of independent values."""
+    def from_values(cls, values: Float[np.ndarray, " n"]) -> Estimate:
+        """The mean of independent values, with its standard error."""
         return cls(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
 
     def __str__(self) -> str:
@@ -50,12 +50,12 @@ class Estimate(NamedTuple):
 
 
 class FoundMode(NamedTuple):
-    """A mode that the starts found.
+    """A mode, the end of some searches.
 
     Attributes:
       values: values of the variables, by name.
       log_density: log density of the free coordinates.
-      elbo: rough bound of the normal with the curvature there; None where another mode is far above
+      elbo: rough bound of the normal with the curvature there; None if another mode is far above
           it.
       num_starts: number of searches that ended there.
     """
@@ -67,17 +67,17 @@ class FoundMode(NamedTuple):
 
 
 class Off(NamedTuple):
-    """The number that is off most among several, and its standard error.
+    """The largest error among several numbers, and its standard error.
 
     Attributes:
-      value: the error with its sign: of a mean in posterior standard deviations, of a standard
+      value: the error with its sign: for a mean in posterior standard deviations, for a standard
           deviation log q / p.
       error: standard error of `value`.
       at: the name of the number.
-      khat: tail of the weights times the square of the number (Vehtari et al. 2024, section 3.2.1):
-        where it is large the posterior's own tail holds more than draws show.
-      hidden: size of an error of a single number that noise would hide, where so many numbers are
-        looked at that they are judged together (`limits.MANY`); 0 elsewhere.
+      khat: tail of the weights times the square of the number (Vehtari et al. 2024, section 3.2.1).
+        If it is large, the posterior's tail holds more than draws show.
+      hidden: size of an error of a single number that noise would hide, if the numbers are so many
+        that they are judged together (`limits.MANY`); else 0.
     """
 
     value: float
@@ -88,7 +88,7 @@ class Off(NamedTuple):
 
     @property
     def most(self) -> float:
-        """The size of the error with two standard errors."""
+        """The size of the error, two standard errors included."""
         return abs(self.value) + limits.WITHIN * self.error
 
 
@@ -100,8 +100,8 @@ class Moments(NamedTuple):
       log_sd: the worst standard deviation.
       khat: k-hat of the weights.
       ess: effective number of draws.
-      num_draws: number of draws that were weighted.
-      num_numbers: number of means, and of standard deviations.
+      num_draws: number of weighted draws.
+      num_numbers: number of means, which is the number of standard deviations too.
     """
 
     mean: Off
@@ -113,32 +113,32 @@ class Moments(NamedTuple):
 
     @property
     def hidden(self) -> float:
-        """The size of an error of a single number that noise would hide, the larger one."""
+        """The size of an error of a single mean or standard deviation that noise would hide."""
         return max(self.mean.hidden, self.log_sd.hidden)
 
     @property
     def is_reliable(self) -> bool:
         """True where the weights are good enough to judge by."""
-        known = np.isfinite(self.mean.most + self.log_sd.most)
+        is_known = np.isfinite(self.mean.most + self.log_sd.most)
         is_even = max(self.khat, self.log_sd.khat) < limits.KHAT_RELIABLE
-        return bool(known and is_even and self.ess >= limits.ENOUGH_DRAWS)
+        return bool(is_known and is_even and self.ess >= limits.ENOUGH_DRAWS)
 
 
 class Others(NamedTuple):
-    """Modes and labels that searches from several starts found beside q.
+    """Results of searches from several starts: modes and labels beside q.
 
     Attributes:
-      num_starts: number of searches; 0 where there were none.
+      num_starts: number of searches; 0 without searches.
       inside: number of modes that q describes.
       others: number of modes of similar weight that q does not describe.
-      share: share of the posterior that the others hold, by their bounds.
-      mean: error of the means of q beside those of all modes together, in standard deviations, the
-          worst.
-      sds: how many times as large the standard deviations of all modes together are, at most.
+      share: share of the posterior in the other modes, by their bounds.
+      mean: largest difference of a mean of q from the mean of all modes together, in standard
+          deviations.
+      sds: largest ratio of a standard deviation of all modes together to q's.
       labels: names of variables whose entries may be exchanged, one list for each exchange.
-      widths: parts about the same place of another width that q does not describe: the name of a
-        coordinate, or "" for all of them, and how many times as wide as q.
-      share_of_widths: share of the posterior that they hold, by their bounds.
+      widths: parts of another width at the same place that q does not describe: the name of a
+        coordinate, or "" for all of them, and their width in units of q's.
+      share_of_widths: share of the posterior in these parts, by their bounds.
     """
 
     num_starts: int = 0
@@ -156,33 +156,33 @@ class Report(NamedTuple):
     """Numbers and words on how far to trust a fit by `vijax.auto` or `vijax.dadvi`.
 
     Attributes:
-      elbo: the bound on draws that the fit has not seen, with its standard error.
-      modes: the modes that the starts found, best first.
+      elbo: the bound on fresh draws, with its standard error.
+      modes: the modes that the searches found, best first.
       gap: a lower bound on KL(q || p), in nats: log of the mean importance ratio, less the mean of
-        its logarithm. Small where q is the posterior; an unknown mode is not in it.
+        its logarithm. Small if q is the posterior; it knows nothing of undiscovered modes.
       khat: shape of the tail of the importance ratios p / q (Vehtari et al. 2024).
       ended: why the fit stopped, in words.
       verdict: whether to trust it, in plain words.
-      num_gradients: points at which the gradient was evaluated, starts included; those apart at
-        which float32 was compared with float64, 16 in each.
+      num_gradients: points at which the gradient was evaluated, in searches too. It does not count
+        the comparison of float32 with float64, 16 points in each.
       log_ratios: log p - log q at draws.
       coordinates: these draws, in free coordinates.
       noise: standard normal noise of the fixed draws of `vijax.dadvi`.
-      other: bound of the fit that was not kept: of the best normal where q is a mixture, of the
-        mixture where q is the normal; None where nothing else was tried.
-      zero: share of the draws of q where the density is zero (or no number): if there are any, the
+      other: bound of the alternative: of the best normal if q is a mixture, of the mixture if q is
+        the normal; None without an alternative.
+      zero: share of the draws of q where the density is zero (or no number). If it is positive, the
         bound is minus infinity, and gap and khat are of the other draws.
-      stage: the place from which `vijax.auto(..., stage=)` or `vijax.dadvi(..., stage=)` goes on
-        after Ctrl-C; None where the fit has not come far enough, or has ended.
-      usable: false where the verdict says "Do not use this fit".
-      off: errors of means and sds by importance weights; None where they were not judged.
+      stage: the stage from which `vijax.auto(..., stage=)` or `vijax.dadvi(..., stage=)` resumes
+        after Ctrl-C; None if there is none yet, or the fit has ended.
+      usable: False where the verdict says "Do not use this fit".
+      off: errors of means and sds by importance weights; None if they were not judged.
       others: modes that q does not describe, and labels that may be exchanged.
-      rounding: rounding of the log density, in nats, roughly.
+      rounding: rounding error of the log density, in nats, roughly.
       away: the modes that q does not describe, in the coordinates of the fit.
       widths: the parts of other widths that q does not describe, in these coordinates too.
-      single: standard deviations by which float32 would move means or sds, where the fit was
-        computed in float64 for that; 0 where it does not, and NaN where JAX could not trace the
-        density in float64 after float32.
+      single: standard deviations by which float32 would move means or sds, if the fit is in float64
+        for this reason; 0 if float32 is precise enough, NaN if JAX could not trace the density in
+        float64 after float32.
     """
 
     elbo: Estimate
@@ -207,59 +207,63 @@ class Report(NamedTuple):
     single: float = 0.0
 
     def __repr__(self) -> str:
-        head = [
-            f"bound {self.elbo} nats; gap {self.gap:.3g} nats; k-hat {self.khat:.2f}; {self.ended}"
-        ]
-        said = textwrap.wrap(self.verdict, WIDTH)
-        spent = (
+        lines = [
+            f"bound {self.elbo} nats; gap {self.gap:.3g} nats; k-hat {self.khat:.2f}; {self.ended}",
+            *textwrap.wrap(self.verdict, WIDTH),
             f"{self.num_gradients:,} gradients, judged on {len(self.log_ratios):,} draws "
-            "(log_ratios, coordinates)"
-        )
-        more = [] if self.other is None else [f"bound of the fit that was not kept: {self.other}"]
-        found = [
-            f"mode {i + 1}: {_of_mode(mode)}" for i, mode in enumerate(self.modes[:MOST_SHOWN])
+            "(log_ratios, coordinates)",
         ]
-        left = len(self.modes) - MOST_SHOWN
-        rest = [f"and {left} more modes (modes)"] if left > 0 else []
-        lines = (line for part in (head, said, [spent], more, found, rest) for line in part)
+        if self.other is not None:
+            lines.append(f"bound of the fit that was not kept: {self.other}")
+        for i, mode in enumerate(self.modes[:MOST_SHOWN]):
+            lines.append(f"mode {i + 1}: {_mode_line(mode)}")
+        num_hidden = len(self.modes) - MOST_SHOWN
+        if num_hidden > 0:
+            lines.append(f"and {num_hidden} more modes (modes)")
         return "\n".join(["Report", *(f"  {line}" for line in lines)])
 
 
-WIDTH, MOST_SHOWN = 100, 8  # characters of a line, and modes, of a printed report
+WIDTH = 100  # characters of a line of a printed report
+MOST_SHOWN = 8  # modes of a printed report
 
 
-def _of_mode(mode: FoundMode) -> str:
+def _mode_line(mode: FoundMode) -> str:
     elbo = "far below the best" if mode.elbo is None else f"bound {mode.elbo:.2f}"
-    leaves = jax.tree_util.tree_leaves_with_path(mode.values)
-    named = ((jax.tree_util.keystr(path, simple=True, separator="."), x) for path, x in leaves)
-    values = "; ".join(f"{name} {brief(np.asarray(x).round(4))}" for name, x in named)
-    return textwrap.shorten(f"{mode.num_starts} starts, {elbo}, at {values}", WIDTH)
+    texts = []
+    for path, x in jax.tree_util.tree_leaves_with_path(mode.values):
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        texts.append(f"{name} {brief(np.asarray(x).round(4))}")
+    return textwrap.shorten(f"{mode.num_starts} starts, {elbo}, at {'; '.join(texts)}", WIDTH)
 
 
 def bound(log_ratios: Float[np.ndarray, " draws"], sets: int | None = None) -> Estimate:
-    """Returns the ELBO by log p - log q at draws of q; -inf where p is zero at a draw. Its error is
-    by the means of so many sets of draws, or by the draws (None)."""
+    """The ELBO from log p - log q at draws of q; -inf if p is zero at a draw. Its error is from the
+    means of `sets` sets of draws, or from the draws (None)."""
     if not np.isfinite(log_ratios).all():
         return Estimate(-np.inf, np.inf)
-    return Estimate.of(log_ratios.reshape(sets or len(log_ratios), -1).mean(1))
+    return Estimate.from_values(log_ratios.reshape(sets or len(log_ratios), -1).mean(1))
 
 
 def distance(
     log_ratios: Float[np.ndarray, " draws"], rounding: float = 0.0
 ) -> tuple[float, float, float]:
-    """Returns the distance of q from p, by log p - log q at draws of q: the share of draws where p
-    is zero; by the rest a lower bound on KL(q || p) in nats; and k-hat (see `Report`), which is 0
-    where all weights are alike (`are_alike`), because they have no tail then."""
-    known = log_ratios[np.isfinite(log_ratios)]
-    zero = 1 - len(known) / len(log_ratios)
-    if not len(known):
+    """Three measures of the distance of q from p, from log p - log q at draws of q.
+
+    Returns:
+      The share of draws where p is zero; from the other draws a lower bound on KL(q || p) in nats;
+      and k-hat (see `Report`), which is 0 where all weights are alike (`are_alike`), because they
+      have no tail then.
+    """
+    finite = log_ratios[np.isfinite(log_ratios)]
+    zero = 1 - len(finite) / len(log_ratios)
+    if not len(finite):
         return zero, float("inf"), float("inf")
     khat = 0.0 if are_alike(log_ratios, rounding) else float(psis(log_ratios).khat)
-    return zero, _log_mean(known) - float(known.mean()), khat
+    return zero, _log_mean(finite) - float(finite.mean()), khat
 
 
 def are_alike(log_ratios: Float[np.ndarray, " draws"], rounding: float) -> bool:
-    """Says whether all importance weights are alike, to `limits.ALIKE_WEIGHTS` or to rounding
+    """True where all importance weights are alike, to `limits.ALIKE_WEIGHTS` or to rounding
     (nats)."""
     if not np.isfinite(log_ratios).all():
         return False

@@ -11,7 +11,7 @@ from vijax.contract.variables import Variables
 from vijax.families import Normal
 from vijax.families.vector.blocks import Blocks
 from vijax.verdict import limits
-from vijax.verdict.words import HEAVY, INDEPENDENT, listed, of_distance, of_zeros
+from vijax.verdict.words import HEAVY, INDEPENDENT, distance_words, join_names, zeros_sentence
 
 OTHER_MODES = (
     "Other modes were not looked for: vijax.auto searches for them; or compare other keys, or "
@@ -53,7 +53,7 @@ def sentences(judgement: Any, q: Any, variables: Variables, has_others: bool) ->
 def unusable(judgement: Any, variables: Variables) -> str:
     """The reason why a fit is of no use; "" where it may be of use."""
     if judgement.zero > limits.RARE:
-        return f"{of_zeros(judgement.zero)} {FINITE}"
+        return f"{zeros_sentence(judgement.zero)} {FINITE}"
     if judgement.rounding > limits.ROUNDING_HIDES_STEPS:
         return ""
     dim = variables.dim
@@ -84,7 +84,7 @@ NOT_THERE = (
 
 
 def _numbers(judgement: Any) -> str:
-    return of_distance(judgement.gap, judgement.khat, str(judgement.elbo))
+    return distance_words(judgement.gap, judgement.khat, str(judgement.elbo))
 
 
 def _describe_moves(judgement: Any, min_shift: float, min_stretch: float) -> str:
@@ -110,7 +110,7 @@ def _names(judgement: Any, is_selected: Any) -> str:
     """The selected variables in words: their names, or their number."""
     pairs = zip(judgement.names, is_selected, strict=True)
     names = list(dict.fromkeys(name for name, is_in in pairs if is_in))
-    return listed(names) if len(names) <= MOST_NAMED else f"{len(names)} variables"
+    return join_names(names) if len(names) <= MOST_NAMED else f"{len(names)} variables"
 
 
 MOST_NAMED = 4  # variables that are named; for more, their number is given
@@ -120,7 +120,7 @@ def _number_sentences(judgement: Any) -> list[str]:
     """Sentences on zeros and rounding of the density."""
     texts = []
     if judgement.zero > 0:
-        texts.append(f"At some places {of_zeros(judgement.zero)}")
+        texts.append(f"At some places {zeros_sentence(judgement.zero)}")
     if judgement.rounding > limits.ROUNDING_TOLD:
         texts.append(
             f"Rounding leaves the log density known to {judgement.rounding:.2g} nats only: judge "
