@@ -612,8 +612,17 @@ RESPONSES = {
     "hurdle_poisson": TABLE_COUNTS,
     "hurdle_negativebinomial": TABLE_COUNTS,
     "gamma": np.exp(TABLE_Y),
+    "exponential": np.exp(TABLE_Y),
+    "weibull": np.exp(TABLE_Y),
+    "wald": np.exp(TABLE_Y),
+    "lognormal": np.exp(TABLE_Y),
+    "hurdle_gamma": np.exp(TABLE_Y) * (TABLE_COUNTS > 0),
+    "hurdle_lognormal": np.exp(TABLE_Y) * (TABLE_COUNTS > 0),
     "beta": 1 / (1 + np.exp(-TABLE_Y)),
+    "zero_inflated_beta": (TABLE_COUNTS > 0) / (1 + np.exp(-TABLE_Y)),
     "binomial": np.minimum(TABLE_COUNTS, 5.0),
+    "beta_binomial": np.minimum(TABLE_COUNTS, 5.0),
+    "zero_inflated_binomial": np.minimum(TABLE_COUNTS, 5.0),
     "cumulative": np.digitize(TABLE_Y, [0.5, 1.5]).astype(float),
     "categorical": np.digitize(TABLE_Y, [0.5, 1.5]).astype(float),
 }
@@ -622,6 +631,8 @@ FORMULAS = {
     "gaussian": "y ~ x + h + (x | g)",
     "poisson": "y ~ x + (1 | g) + (1 | h)",
     "binomial": "p(y, trials) ~ x + (1 | g)",
+    "beta_binomial": "p(y, trials) ~ x + (1 | g)",
+    "zero_inflated_binomial": "p(y, trials) ~ x + (1 | g)",
 }
 
 

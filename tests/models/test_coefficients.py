@@ -30,14 +30,14 @@ def test_a_ratio_of_means_is_one(name):
     law = LAWS[name]
     aux = {
         key: np.array([value])
-        for key, value in {"psi": 0.6, "alpha": 1.5}.items()
+        for key, value in {"psi": 0.6, "alpha": 1.5, "lam": 2.0, "sigma": 0.7}.items()
         if key in law.aux
     }
     low, high = (np.asarray(law.mean(aux, np.array([[-1.0, 0.0, 1.0]]) + b)) for b in (0.0, 0.5))
     assert np.allclose(high / low, np.exp(0.5), rtol=1e-6) == (
         coefficients.ratios_title(law) == "Ratios of means"
     )
-    assert law.is_cut == name.startswith("hurdle")
+    assert law.is_cut == (name in ("hurdle_poisson", "hurdle_negativebinomial"))
 
 
 def test_ratios_are_exponentials_of_slopes():

@@ -11,7 +11,7 @@ from vijax.models.formulas.priors import merge_priors
 
 pytest.importorskip("formulae")
 
-AUX = {"sigma": 0.7, "nu": 6.0, "alpha": 1.6, "kappa": 3.0, "psi": 0.4}
+AUX = {"sigma": 0.7, "nu": 6.0, "alpha": 1.6, "kappa": 3.0, "lam": 2.0, "psi": 0.4}
 
 
 @pytest.mark.parametrize("name", [name for name, law in LAWS.items() if not law.categories])

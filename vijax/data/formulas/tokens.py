@@ -19,7 +19,7 @@ LISTED = (
 )
 WORDS = ("True", "False", "None", "np.pi", "np.e", "pi")
 """Names of values in arithmetic: a column of this name needs backquotes there."""
-PARAMETERS = ("Intercept", "sigma", "nu", "alpha", "kappa", "psi", "threshold")
+PARAMETERS = ("Intercept", "sigma", "nu", "alpha", "kappa", "lam", "psi", "threshold")
 """Names that regressions use for other quantities: the coefficient of a column of this name is
 called `sigma`."""
 NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")

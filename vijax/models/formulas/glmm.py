@@ -38,8 +38,15 @@ NumberFamily = Literal[
     "t",
     "poisson",
     "negativebinomial",
+    "exponential",
     "gamma",
+    "weibull",
+    "wald",
+    "lognormal",
     "beta",
+    "zero_inflated_beta",
+    "hurdle_gamma",
+    "hurdle_lognormal",
     "zero_inflated_poisson",
     "zero_inflated_negativebinomial",
     "hurdle_poisson",
@@ -47,7 +54,9 @@ NumberFamily = Literal[
 ]
 """Laws of a response of one number a row."""
 ClassFamily = Literal["categorical", "cumulative"]
-Family = Literal[NumberFamily, "bernoulli", "binomial", ClassFamily]
+SuccessFamily = Literal["bernoulli", "binomial", "beta_binomial", "zero_inflated_binomial"]
+"""Laws of successes among trials."""
+Family = Literal[NumberFamily, SuccessFamily, ClassFamily]
 NODES = {0: 1, 1: 11, 2: 7, 3: 5}
 """Nodes a dimension of the quadrature, by the number of effects of a group. One node, Laplace's
 approximation, for more effects."""

@@ -41,11 +41,11 @@ def _quantity(design: Design, law: Law) -> str:
         return f"are the odds of {name} = {observed.level!r} against {against}"
     if law.name == "bernoulli":
         return f"are the odds of {name} = 1 against 0"
-    if law.name == "binomial":
+    if law.takes_trials:
         return f"are the odds of a success in {name}"
     if law.link == "identity":
         return f"is the mean of {name}"
-    return f"is the {law.link} of the mean of {name}"
+    return f"is the {law.link} of {law.location.format(name)}"
 
 
 def _treatment_categories(design: Design) -> list[tuple[Node, Category]]:

@@ -90,6 +90,7 @@ AUX: dict[str, Prior] = {
     "nu": ("gamma", 2.0, 0.1),
     "alpha": ("half_cauchy", 1.0),
     "kappa": ("half_cauchy", 1.0),
+    "lam": ("half_cauchy", 1.0),
     "psi": ("beta", 2.0, 2.0),
 }
 
@@ -111,7 +112,7 @@ def weak_priors(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> d
     )
     priors: dict[str, Prior] = {}
     levels = design.against or (None,)
-    is_binary = law.link == "logit" and law.name != "beta"
+    is_binary = law.takes_trials or law.name == "bernoulli"
     for i, label in enumerate(labels):
         sd = slopes.get(label, intercept)
         if is_binary:  # on a scale of probabilities the data say nothing of the unit

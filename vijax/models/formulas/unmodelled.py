@@ -68,7 +68,7 @@ def check_responses(
     actual = f"{y[bad[0]]:g} in {names.name(bad[0])} ({len(bad)} such)" if len(bad) else ""
     expected = f'{law.expected} for "{law.name}"'
     require(not len(bad), "family", expected, actual, f"The response is {response}.")
-    has_own_trials = law.name == "binomial" or np.all(trials == 1)
+    has_own_trials = law.takes_trials or np.all(trials == 1)
     require(has_own_trials, "family", '"binomial" for successes among trials', repr(law.name))
 
 

@@ -1,0 +1,252 @@
+"""Laws of a response given its predictor, by the names that Bambi and brms have for them.
+
+`LAWS` has a row for each. A law is in the module of its kind: counts, amounts, shares, classes.
+What a formula makes of a law is no matter of this folder.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vijax.inference import likelihood
+from vijax.models.formulas.laws.amounts import (
+    exponential,
+    gamma,
+    hurdle_gamma_mean,
+    hurdle_lognormal_mean,
+    lognormal,
+    lognormal_mean,
+    or_zero,
+    wald,
+    weibull,
+)
+from vijax.models.formulas.laws.classes import (
+    bernoulli,
+    binomial,
+    categorical,
+    named_probabilities,
+    ordered_probabilities,
+)
+from vijax.models.formulas.laws.counts import (
+    are_counts,
+    hurdle,
+    inflated_mean,
+    mean_of_hurdle,
+    negative_binomial,
+    poisson,
+    with_zeros,
+)
+from vijax.models.formulas.laws.law import Aux, Law
+from vijax.models.formulas.laws.shares import (
+    beta,
+    beta_binomial,
+    inflated_share,
+    zero_inflated_binomial,
+)
+
+__all__ = ["LAWS", "SUPPORTS", "Aux", "Law"]
+
+_COUNTS = "counts 0, 1, 2, ..."
+_SUCCESSES = "successes among trials, p(successes, trials) in the formula"
+_POSITIVE = "positive numbers"
+_AMOUNTS = "numbers that are not negative"
+_NOT_ZERO = "the mean of {} where it is not zero"
+
+
+def _are_successes(y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+    return are_counts(y, trials) & (y <= trials)
+
+
+def _are_positive(y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+    return y > 0
+
+
+def _are_amounts(y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+    return y >= 0
+
+
+LAWS = {
+    law.name: law
+    for law in (
+        Law(
+            "gaussian",
+            "identity",
+            ("sigma",),
+            "finite numbers",
+            lambda y, n: np.isfinite(y),
+            lambda aux, n: likelihood.gaussian(aux["sigma"] ** 2),
+            is_location_scale=True,
+        ),
+        Law(
+            "t",
+            "identity",
+            ("sigma", "nu"),
+            "finite numbers",
+            lambda y, n: np.isfinite(y),
+            lambda aux, n: likelihood.student_t(aux["nu"], aux["sigma"]),
+            is_location_scale=True,
+        ),
+        Law(
+            "bernoulli",
+            "logit",
+            (),
+            "0 and 1, or two categories",
+            lambda y, n: np.isin(y, (0, 1)),
+            bernoulli,
+        ),
+        Law(
+            "binomial",
+            "logit",
+            (),
+            _SUCCESSES,
+            _are_successes,
+            binomial,
+            takes_trials=True,
+        ),
+        Law("poisson", "log", (), _COUNTS, are_counts, poisson),
+        Law("negativebinomial", "log", ("alpha",), _COUNTS, are_counts, negative_binomial),
+        Law(
+            "zero_inflated_poisson",
+            "log",
+            ("psi",),
+            _COUNTS,
+            are_counts,
+            with_zeros(poisson),
+            mean_function=inflated_mean,
+        ),
+        Law(
+            "zero_inflated_negativebinomial",
+            "log",
+            ("alpha", "psi"),
+            _COUNTS,
+            are_counts,
+            with_zeros(negative_binomial),
+            mean_function=inflated_mean,
+        ),
+        Law(
+            "hurdle_poisson",
+            "log",
+            ("psi",),
+            _COUNTS,
+            are_counts,
+            hurdle(poisson),
+            mean_function=mean_of_hurdle,
+            is_cut=True,
+        ),
+        Law(
+            "hurdle_negativebinomial",
+            "log",
+            ("alpha", "psi"),
+            _COUNTS,
+            are_counts,
+            hurdle(negative_binomial),
+            mean_function=mean_of_hurdle,
+            is_cut=True,
+        ),
+        Law(
+            "cumulative",
+            "logit",
+            ("threshold",),
+            "two ordered categories or more",
+            lambda y, n: are_counts(y, n) & (y.max() > 0),
+            lambda aux, n: likelihood.ordinal_logit(aux["threshold"]),
+            mean_function=ordered_probabilities,
+            categories="ordered",
+        ),
+        Law(
+            "categorical",
+            "softmax",
+            (),
+            "two categories or more",
+            lambda y, n: are_counts(y, n) & (y.max() > 0),
+            categorical,
+            mean_function=named_probabilities,
+            categories="named",
+        ),
+        Law(
+            "gamma",
+            "log",
+            ("alpha",),
+            _POSITIVE,
+            _are_positive,
+            gamma,
+        ),
+        Law(
+            "beta",
+            "logit",
+            ("kappa",),
+            "numbers inside (0, 1)",
+            lambda y, n: (y > 0) & (y < 1),
+            beta,
+        ),
+        Law(
+            "beta_binomial",
+            "logit",
+            ("kappa",),
+            _SUCCESSES,
+            _are_successes,
+            beta_binomial,
+            takes_trials=True,
+        ),
+        Law(
+            "zero_inflated_binomial",
+            "logit",
+            ("psi",),
+            _SUCCESSES,
+            _are_successes,
+            zero_inflated_binomial,
+            mean_function=inflated_share,
+            takes_trials=True,
+        ),
+        Law(
+            "zero_inflated_beta",
+            "logit",
+            ("kappa", "psi"),
+            "numbers from 0 to below 1",
+            lambda y, n: (y >= 0) & (y < 1),
+            or_zero(beta),
+            mean_function=inflated_share,
+            location=_NOT_ZERO,
+        ),
+        Law("exponential", "log", (), _POSITIVE, _are_positive, exponential),
+        Law("weibull", "log", ("alpha",), _POSITIVE, _are_positive, weibull),
+        Law("wald", "log", ("lam",), _POSITIVE, _are_positive, wald),
+        Law(
+            "lognormal",
+            "log",
+            ("sigma",),
+            _POSITIVE,
+            _are_positive,
+            lognormal,
+            mean_function=lognormal_mean,
+            location="the median of {}",
+        ),
+        Law(
+            "hurdle_gamma",
+            "log",
+            ("alpha", "psi"),
+            _AMOUNTS,
+            _are_amounts,
+            or_zero(gamma),
+            mean_function=hurdle_gamma_mean,
+            location=_NOT_ZERO,
+        ),
+        Law(
+            "hurdle_lognormal",
+            "log",
+            ("sigma", "psi"),
+            _AMOUNTS,
+            _are_amounts,
+            or_zero(lognormal),
+            mean_function=hurdle_lognormal_mean,
+            location="the median of {} where it is not zero",
+        ),
+    )
+}
+"""The laws by name. `sigma`: the standard deviation; of the logarithm in lognormal laws. `nu`:
+degrees of freedom. `alpha`: r of counts with variance m + m^2 / r; the shape of gamma and Weibull
+laws. `kappa`: the precision of the beta law. `lam`: the inverse Gaussian has variance m^3 / lam.
+`psi`: the probability that a row is of the plain law (zero-inflated), or that it is not zero
+(hurdle). `threshold`: the cutpoints of ordered categories."""
+SUPPORTS = {"psi": "unit interval", "threshold": "ordered"}
+"""Supports of parameters that are not positive numbers."""

@@ -1,0 +1,64 @@
+"""Laws of classes: successes, and categories with or without an order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+from scipy.special import expit, softmax
+
+from vijax.families.numeric.classes import log_sum_exp_classes
+from vijax.families.numeric.logistic import softplus
+from vijax.families.numeric.special import log_gamma
+from vijax.inference.likelihood import Likelihood
+from vijax.models.formulas.laws.law import Aux
+
+
+def binomial(aux: Aux, trials: Any) -> Likelihood:
+    """Successes among trials, with the chance sigmoid(eta)."""
+
+    def log_prob(y: Any, z: Array) -> Array:
+        log_ways = log_gamma(trials + 1.0) - log_gamma(y + 1.0) - log_gamma(trials - y + 1.0)
+        return y * z - trials * softplus(z) + log_ways
+
+    def sample(key: PRNGKeyArray, z: Array) -> Array:
+        successes = jax.random.binomial(key, jnp.broadcast_to(trials, z.shape), jax.nn.sigmoid(z))
+        return successes.astype(z.dtype)
+
+    return Likelihood(log_prob, "binomial", sample=sample)
+
+
+def bernoulli(aux: Aux, trials: Any) -> Likelihood:
+    """0 or 1, with the chance sigmoid(eta) of 1."""
+    draw = lambda key, z: jax.random.bernoulli(key, jax.nn.sigmoid(z)).astype(z.dtype)
+    return Likelihood(lambda y, z: y * z - softplus(z), "bernoulli", sample=draw)
+
+
+def categorical(aux: Aux, trials: Any) -> Likelihood:
+    """log p(y = k) = eta_k - log(1 + sum_j e^eta_j), eta_0 = 0 of the base (McFadden 1974, equation
+    12)."""
+    with_base = lambda z: jnp.concatenate([jnp.zeros((*z.shape[:-1], 1), z.dtype), z], -1)
+
+    def log_prob(y: Any, z: Float[Array, " *C"]) -> Array:
+        # Category by category: compilers do not vectorise sums over so short an axis.
+        predictors = list(z.reshape(-1))
+        log_odds = sum(jnp.where(y == k, x, 0.0) for k, x in enumerate(predictors, 1))
+        return log_odds - log_sum_exp_classes([jnp.zeros_like(predictors[0]), *predictors])
+
+    sample = lambda key, z: jax.random.categorical(key, with_base(z)).astype(z.dtype)
+    return Likelihood(log_prob, "categorical", sample=sample)
+
+
+def ordered_probabilities(aux: Aux, eta: Any) -> Any:
+    """Probabilities of ordered categories."""
+    below = expit(aux["threshold"] - eta[..., None])
+    ends = np.zeros((*below.shape[:-1], 1))
+    return np.diff(np.concatenate([ends, below, 1 + ends], -1))
+
+
+def named_probabilities(aux: Aux, eta: Any) -> Any:
+    """Probabilities of categories; the base comes first."""
+    return softmax(np.concatenate([np.zeros((*eta.shape[:-1], 1)), eta], -1), -1)

@@ -1,0 +1,97 @@
+"""A law of a response given its predictor."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.special import expit
+
+from vijax.inference.likelihood import Likelihood
+
+Aux = Mapping[str, Any]
+"""Values of the parameters beside the predictor, by name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Law:
+    """p(y | eta) of a response, with the predictor eta.
+
+    Attributes:
+      name: its name.
+      link: eta as a function of the mean: "identity", "log" or "logit". Laws with extra zeros take
+        the mean without these; ordered categories the odds of a higher category. "softmax": log
+        odds of each category against the base.
+      aux: names of its parameters beside eta; `SUPPORTS` has their supports.
+      expected: the responses that it allows, in words.
+      allows: (responses, trials) -> True for each response that it allows.
+      likelihood: (parameters, trials) -> the likelihood of a row.
+      is_location_scale: True if y may be shifted and scaled: eta, sigma and y have one unit.
+      mean_function: (parameters, eta) -> the mean of y; None where it is the inverse of the link.
+      categories: "ordered": the cutpoints include the intercept. "named": the first category is the
+        base, and eta has a column for each other category. Else "".
+      is_cut: True for counts that are cut off at zero (hurdle): `exp(eta)` is their mean before the
+        cut.
+      takes_trials: True for successes among trials.
+      location: the number whose link is eta, in words, with a place for the name of the response.
+    """
+
+    name: str
+    link: str
+    aux: tuple[str, ...]
+    expected: str
+    allows: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    likelihood: Callable[[Aux, Any], Likelihood]
+    is_location_scale: bool = False
+    mean_function: Callable[[Aux, Any], Any] | None = None
+    categories: Literal["", "ordered", "named"] = ""
+    is_cut: bool = False
+    takes_trials: bool = False
+    location: str = "the mean of {}"
+
+    @property
+    def is_ordered(self) -> bool:
+        """True for ordered categories."""
+        return self.categories == "ordered"
+
+    @property
+    def is_named(self) -> bool:
+        """True for categories against a base."""
+        return self.categories == "named"
+
+    def log_prob(self, aux: Aux, trials: Any, y: Any, eta: Any) -> Float[Array, ""]:
+        """log p(y | eta) of one row."""
+        return self.likelihood(aux, trials).log_prob(y, eta)
+
+    def mean(self, aux: Aux, eta: Float[np.ndarray, "S N *C"]) -> Float[np.ndarray, "S N *K"]:
+        """The mean of y at draws of parameters, (S,) each: per trial for successes among trials,
+        the probability of each category for categories, (S, N, K)."""
+        if self.mean_function is not None:
+            columns = {name: np.asarray(x)[:, None] for name, x in aux.items()}
+            return self.mean_function(columns, eta)
+        if self.link == "log":
+            return np.exp(eta)
+        if self.link == "logit":
+            return expit(eta)
+        return eta
+
+    def predictor_at_mean(
+        self, y: np.ndarray, trials: np.ndarray, weights: np.ndarray
+    ) -> float | np.ndarray:
+        """The predictor whose mean is the mean of the weighted data, a little inside its range."""
+        if self.is_named:
+            logs = np.log(np.bincount(y.astype(int), weights) + 0.5)
+            return logs[1:] - logs[0]
+        total = weights @ trials
+        mean = weights @ y / total
+        margin = 0.5 / total
+        if self.link == "log":
+            return float(np.log(mean + margin))
+        share = float(np.clip(mean, margin, 1 - margin))
+        if self.link == "logit":
+            return math.log(share / (1 - share))
+        return float(mean)
