@@ -26,9 +26,6 @@ ODD = re.compile(
 )
 
 PUZZLES = re.compile(r"(What|Of|Whether|How|Where)\b|Attributes:")
-STILL_TO_DO = [
-    "topics/active_topics.py",
-]  # patterns of files in vijax/: take off those that are done
 
 
 def files(place):
@@ -77,17 +74,9 @@ def first_lines(pattern):
 
 
 def test_docstrings_begin_with_what_a_thing_is():
-    skipped = {path for pattern in STILL_TO_DO for path in (ROOT / "vijax").glob(pattern)}
-    lines = [(path, line) for path, line in first_lines("**/*.py") if path not in skipped]
+    lines = list(first_lines("**/*.py"))
     assert len(lines) > 1000
     assert not [f"{path}: {line}" for path, line in lines if PUZZLES.match(line)]
-
-
-@pytest.mark.parametrize("pattern", STILL_TO_DO)
-def test_what_is_still_to_do_has_such_docstrings(pattern):
-    assert any(PUZZLES.match(line) for _, line in first_lines(pattern)), (
-        f"{pattern} is done: take it off STILL_TO_DO"
-    )
 
 
 def test_every_public_method_has_a_docstring_or_overrides_one_that_has():
