@@ -98,8 +98,8 @@ def test_what_memory_does_not_hold_is_refused(make, small_memory):
 def test_what_is_told_is_what_it_takes(make, sizes):
     """The numbers of a model of these sizes, learnt from smaller ones."""
     assert set(sizes) <= set(read_arguments(make))
-    told = room._numbers_of(make, sizes, sizes)
-    assert told == room._parameters(make(**sizes)) > 300
+    told = room._count_parameters(make, sizes, sizes)
+    assert told == room._prior_size(make(**sizes)) > 300
 
 
 def test_transitions_are_counted(small_memory):

@@ -1,4 +1,4 @@
-"""Checks of data as arrays of rows, by themselves: numbers, of one common length, finite."""
+"""Checks of data without a model: arrays of numbers, of one common length, finite."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jaxtyping import PyTree
 def check_numbers(data: PyTree) -> None:
     """Raises ValueError unless every leaf is an array of numbers with rows; their lengths may
     differ."""
-    leaves = list(_named(data))
+    leaves = list(_leaves_with_names(data))
     if not leaves:
         raise ValueError(
             f"data: expected an array of numbers, got {type(data).__name__} without any."
@@ -28,9 +28,7 @@ def check_numbers(data: PyTree) -> None:
                 remedy = f"Pass {name}.toarray()."
             elif hasattr(x, "collect"):
                 remedy = f"Pass {name}.collect()."
-            if isinstance(
-                first, numbers.Number
-            ):  # Decimal, Fraction, or Python's own in an array of objects
+            if isinstance(first, numbers.Number):  # such as Decimal, in an array of objects
                 remedy = f"Pass numpy.asarray({name}, float)."
             raise ValueError(
                 f"{name}: expected an array of numbers, got {kind} values such as {first!r}. "
@@ -59,10 +57,10 @@ def _scalars_text(data: PyTree) -> str:
 
 def check_lengths(data: PyTree) -> int:
     """The common length of the leaves. Raises ValueError where they differ."""
-    lengths = {name: int(np.shape(x)[0]) for name, x in _named(data)}
+    lengths = {name: int(np.shape(x)[0]) for name, x in _leaves_with_names(data)}
     if len(set(lengths.values())) > 1:
-        got = ", ".join(f"{name} of {length}" for name, length in lengths.items())
-        raise ValueError(f"data: expected arrays of one common length, got {got} rows.")
+        sizes = ", ".join(f"{name} of {length}" for name, length in lengths.items())
+        raise ValueError(f"data: expected arrays of one common length, got {sizes} rows.")
     return next(iter(lengths.values()))
 
 
@@ -74,25 +72,22 @@ def check_arrays(data: PyTree) -> None:
 
 def check_finite(data: PyTree) -> None:
     """Raises ValueError at the first number that is not finite, with its array, row and column."""
-    for name, x in _named(data):
+    for name, x in _leaves_with_names(data):
         x = np.asarray(x)
         if x.dtype.kind not in "fc" or np.isfinite(x).all():
             continue
         bad = np.argwhere(~np.isfinite(x))
         row, *columns = map(int, bad[0])
-        column = (
-            f", column {columns[0] if len(columns) == 1 else tuple(columns)}" if columns else ""
-        )
+        place = f"row {row}"
+        if columns:
+            place += f", column {columns[0] if len(columns) == 1 else tuple(columns)}"
         raise ValueError(
-            f"{name}: expected finite numbers, got {x[tuple(bad[0])]} in row {row}{column}, "
-            f"counted from 0 ({len(bad)} "
-            "such values). Remove those rows, or fill in the values."
+            f"{name}: expected finite numbers, got {x[tuple(bad[0])]} in {place}, counted from 0 "
+            f"({len(bad)} such values). Remove those rows, or fill in the values."
         )
 
 
-def _named(data: PyTree) -> Iterator[tuple[str, Any]]:
+def _leaves_with_names(data: PyTree) -> Iterator[tuple[str, Any]]:
     """Leaves with their names: data, data[0], data['y']."""
-    return (
-        (f"data{jax.tree_util.keystr(path)}", x)
-        for path, x in jax.tree_util.tree_leaves_with_path(data)
-    )
+    for path, x in jax.tree_util.tree_leaves_with_path(data):
+        yield f"data{jax.tree_util.keystr(path)}", x

@@ -1,8 +1,8 @@
-"""The model of which programs are compiled: hyperparameters and priors are arguments of a program,
+"""The model for which programs are compiled. Hyperparameters and priors are arguments of a program,
 and no part of it.
 
-Models that are made by one constructor, and differ in these values alone, share their programs: a
-second fit with another `alpha` compiles nothing."""
+Models of one constructor that differ only in these values share their programs: a second fit with
+another `alpha` compiles nothing."""
 
 from __future__ import annotations
 
@@ -22,20 +22,18 @@ _SHARED: weakref.WeakValueDictionary[Hashable, Model] = weakref.WeakValueDiction
 
 
 def constants(model: Model) -> dict[str, Any]:
-    """The arguments of its programs beside its hyperparameters."""
-    return (
-        tree.as_arrays({PRIOR: model.prior.prior})
-        if isinstance(model.prior, PriorFunctions)
-        else {}
-    )
+    """The arguments of the programs of a model beside its hyperparameters."""
+    if not isinstance(model.prior, PriorFunctions):
+        return {}
+    return tree.as_arrays({PRIOR: model.prior.prior})
 
 
 def general(model: Model) -> Model:
-    """The model with shapes in the place of hyperparameters and priors: one object for all models
-    that differ in their values alone. Its programs are given both; one that reads the model's own
-    raises an error."""
-    if (known := model.__dict__.get("_general")) is not None:
-        return known
+    """The model with shapes instead of hyperparameters and priors: one object for all models that
+    differ only in these values. Both are arguments of its programs; a program that reads those of
+    the model raises an error."""
+    if (cached := model.__dict__.get("_general")) is not None:
+        return cached
     shapes = jax.eval_shape(lambda: {**tree.as_arrays(model.hyper), **constants(model)})
     fields = {field.name: getattr(model, field.name) for field in dataclasses.fields(Model)}
     fields |= {
@@ -43,26 +41,26 @@ def general(model: Model) -> Model:
         "queries": {},
         "form": dataclasses.replace(model.form, check=None, enough=None),
     }
-    given = model.prior.prior if isinstance(model.prior, PriorFunctions) else None
-    prior = model.prior if given is None else dataclasses.replace(model.prior, prior={})  # type: ignore[type-var]
-    made = Model(**{**fields, "prior": prior})
+    constant = model.prior.prior if isinstance(model.prior, PriorFunctions) else None
+    prior = model.prior if constant is None else dataclasses.replace(model.prior, prior={})  # type: ignore[type-var]
+    shared = Model(**{**fields, "prior": prior})
     try:
-        key = structure_key([jax.config.jax_enable_x64, fields], given)  # type: ignore[attr-defined]
-        made = _SHARED.setdefault(key, made)
-    except (NotComparableError, TypeError, ValueError):  # it equals itself alone
+        key = structure_key([jax.config.jax_enable_x64, fields], constant)  # type: ignore[attr-defined]
+        shared = _SHARED.setdefault(key, shared)
+    except (NotComparableError, TypeError, ValueError):  # the model is equal to itself only
         pass
-    object.__setattr__(model, "_general", made)
-    return made
+    object.__setattr__(model, "_general", shared)
+    return shared
 
 
 def with_points(state: Any, points: Hyper) -> Any:
-    """A state, or the stacked states of several runs, with more points; each run has all of
-    them."""
+    """A state, or the stacked states of several runs, with more points; each run has all
+    points."""
     runs = jnp.shape(state.step)
-    more = jax.tree.map(lambda x: jnp.broadcast_to(x, (*runs, *jnp.shape(x))), dict(points))
-    return state._replace(hyper={**state.hyper, **more})
+    repeat = lambda x: jnp.broadcast_to(x, (*runs, *jnp.shape(x)))
+    return state._replace(hyper={**state.hyper, **jax.tree.map(repeat, dict(points))})
 
 
-def without_points(state: Any, points: Hyper) -> Any:
+def drop_points(state: Any, points: Hyper) -> Any:
     """A state without these points."""
     return state._replace(hyper={name: x for name, x in state.hyper.items() if name not in points})

@@ -1,4 +1,4 @@
-"""Choices that are made once for all globals, or for each by name."""
+"""`PerVariable`, a choice for all globals, or for each by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T", covariant=True)
 
 @dataclasses.dataclass(frozen=True)
 class PerVariable(Generic[T]):
-    """`default` for all globals but those named. None stands where no choice was made."""
+    """A choice for each global: `default` for all but the named ones. None is no choice."""
 
     default: T
     named: tuple[tuple[str, T], ...] = ()
@@ -25,11 +25,12 @@ class PerVariable(Generic[T]):
         return dict(self.named).get(name, self.default)
 
     def replace(self, name: str, choice: Any) -> PerVariable[T]:
-        """These choices with another one for one global."""
-        return PerVariable(self.default, tuple(sorted({**dict(self.named), name: choice}.items())))
+        """These choices, with another choice for one global."""
+        named = {**dict(self.named), name: choice}
+        return PerVariable(self.default, tuple(sorted(named.items())))
 
     def choices(self) -> tuple[T, ...]:
-        """Every choice that was made."""
+        """All choices, the default first."""
         return (self.default, *(choice for _, choice in self.named))
 
     def __repr__(self) -> str:
@@ -38,49 +39,48 @@ class PerVariable(Generic[T]):
 
 
 def per_variable(
-    argument: str, given: Any, default: Any, kind: type, module: str
+    argument: str, value: Any, default: Any, kind: type, module: str
 ) -> PerVariable[Any]:
-    """The user's argument as a choice for each global: None, one choice for all, or choices by name
-    are given; a `PerVariable` passes. `default` serves globals without a choice, and is None where
-    it is made later. Raises ValueError on a choice that is not of the class `kind`, which `module`
-    has.
+    """A user's argument as a choice for each global.
+
+    Args:
+      argument: name of the argument in messages.
+      value: None, one choice for all globals, or choices by name; a `PerVariable` passes.
+      default: the choice for globals without one; None if it is made later.
+      kind: the class of choices.
+      module: the module that has them.
+
+    Raises:
+      ValueError: a choice is not of the class `kind`.
 
     >>> from vijax.inference.update import Update, kl, mirror
     >>> per_variable("update", {"rate": mirror()}, kl(), Update, "vijax.update")
     kl(), rate: mirror()
     """
-    if isinstance(given, PerVariable):
-        return given
-    if isinstance(given, Mapping):
-        for name, choice in given.items():
-            _check(f"{argument}[{name!r}]", choice, kind, module)
-        return PerVariable(default, tuple(sorted(given.items())))
-    if given is None:
+    if isinstance(value, PerVariable):
+        return value
+    if isinstance(value, Mapping):
+        for name, choice in value.items():
+            _check_choice(f"{argument}[{name!r}]", choice, kind, module)
+        return PerVariable(default, tuple(sorted(value.items())))
+    if value is None:
         return PerVariable(default)
-    _check(argument, given, kind, module)
-    return PerVariable(given)
+    _check_choice(argument, value, kind, module)
+    return PerVariable(value)
 
 
-def _check(argument: str, choice: Any, kind: type, module: str) -> None:
-    remedy = (
-        "Call it: it makes the choice."
-        if inspect.isclass(choice) or inspect.isfunction(choice)
-        else ""
-    )
-    require(
-        isinstance(choice, kind),
-        argument,
-        f"one of {module}, or a dict of them by name",
-        repr(choice),
-        remedy,
-    )
+def _check_choice(argument: str, choice: Any, kind: type, module: str) -> None:
+    """Raises ValueError at a choice that is not of this class."""
+    expected = f"one of {module}, or a dict of them by name"
+    is_maker = inspect.isclass(choice) or inspect.isfunction(choice)
+    remedy = "Call it: it makes the choice." if is_maker else ""
+    require(isinstance(choice, kind), argument, expected, repr(choice), remedy)
 
 
-def check_names(argument: str, chosen: PerVariable, names: Collection[str]) -> None:
-    """Raises ValueError at a name that no global has."""
-    for name, _ in chosen.named:
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else ""
-        require(
-            name in names, argument, f"names among the globals {sorted(names)}", repr(name), hint
-        )
+def check_names(argument: str, choices: PerVariable, names: Collection[str]) -> None:
+    """Raises ValueError at a choice for a name that no global has."""
+    expected = f"names among the globals {sorted(names)}"
+    for name, _ in choices.named:
+        matches = difflib.get_close_matches(name, names, n=1)
+        hint = f"Did you mean {matches[0]!r}?" if matches else ""
+        require(name in names, argument, expected, repr(name), hint)

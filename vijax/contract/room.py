@@ -1,4 +1,4 @@
-"""Sizes that memory holds: a model says what it would take before anything of its size is
+"""Checks that a model of the given sizes fits in memory, before anything of its size is
 allocated."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ import functools
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -20,20 +20,20 @@ from vijax.memory import free_bytes, size_text
 
 Make = TypeVar("Make", bound=Callable)
 SMALL = 16
-"""Sizes up to which nothing is asked."""
+"""Sizes up to this one are not checked."""
 NUMBERS = 1 << 31
-"""Products of the sizes of a model, the largest of them squared, up to which nothing is asked."""
+"""Limit below which the product of sizes, times the largest size, needs no check."""
 POINTS = (5, 6, 7, 8)
-"""Sizes at which a model is made to learn how it grows: at the most as a cube."""
+"""Sizes of small models, from which the growth with a size is computed: at most cubic."""
 COPIES = 3
-"""What a fit holds at the least: the prior, the posterior and a message."""
+"""Copies of the parameters that a fit needs: the prior, the posterior and a message."""
 
 
 def limit_sizes(make: Make) -> Make:
-    """Decorates a constructor of a model or an emission: sizes whose parameters do not fit in free
-    memory are refused.
+    """Decorates a constructor of a model or an emission: ValueError at sizes whose parameters do
+    not fit in free memory.
 
-    The number of parameters is a polynomial in each size. It is learnt from small models of the
+    The number of parameters is a polynomial in each size. It is computed from small models of the
     same kind.
 
     >>> from vijax.models import lda
@@ -47,89 +47,90 @@ def limit_sizes(make: Make) -> Make:
     @functools.wraps(make)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            given = signature.bind(*args, **kwargs).arguments
-        except TypeError:  # missing or unknown arguments: the function itself says so
+            arguments = signature.bind(*args, **kwargs).arguments
+        except TypeError:  # missing or unknown arguments: the call raises the error
             return make(*args, **kwargs)
-        sizes = _sizes_among(make, given)
+        sizes = _large_sizes(make, arguments)
         if math.prod(sizes.values()) * max(sizes.values(), default=0) > NUMBERS:
-            _check(make, given, sizes)
+            _check(make, arguments, sizes)
         return make(*args, **kwargs)
 
     return call  # type: ignore[return-value]
 
 
 def require_room(argument: str, got: str, numbers: int, remedy: str = "Take fewer.") -> None:
-    """Raises ValueError where so many numbers of the working precision do not fit in free memory.
+    """Raises ValueError if this many numbers of the working precision do not fit in free memory.
 
     Args:
-      argument: the name of what is so large.
+      argument: the name of the large argument.
       got: its size, in words.
-      numbers: how many numbers it takes.
-      remedy: what to do.
+      numbers: how many numbers it needs.
+      remedy: the way to a smaller size.
     """
-    needed, there = numbers * np.dtype(jax.numpy.result_type(float)).itemsize, free_bytes()
-    expected = f"sizes that fit in {size_text(there)} of free memory"
-    require(
-        needed <= there,
-        argument,
-        expected,
-        f"{got}, which would take about {size_text(needed)}",
-        remedy,
-    )
+    needed = numbers * np.dtype(jax.numpy.result_type(float)).itemsize
+    free = free_bytes()
+    expected = f"sizes that fit in {size_text(free)} of free memory"
+    actual = f"{got}, which would take about {size_text(needed)}"
+    require(needed <= free, argument, expected, actual, remedy)
 
 
-def _sizes_among(make: Callable, given: Mapping[str, Any]) -> dict[str, int]:
-    """The whole numbers, above the smallest, among the arguments that are limited to such."""
-    known = read_arguments(make)
-    are_sizes = {
-        name: value
-        for name, value in given.items()
-        if name in known and known[name].limit is not None
+def _large_sizes(make: Callable, arguments: Mapping[str, Any]) -> dict[str, int]:
+    """The arguments that are whole numbers above `SMALL`, and are declared as numbers with a
+    limit."""
+    declared = read_arguments(make)
+    has_limit = lambda name: name in declared and declared[name].limit is not None
+    return {
+        name: int(value)
+        for name, value in arguments.items()
+        if has_limit(name) and _is_large(value)
     }
-    is_size = lambda value: (
-        isinstance(value, int | np.integer) and not isinstance(value, bool) and value > SMALL
-    )
-    return {name: int(value) for name, value in are_sizes.items() if is_size(value)}
 
 
-def _check(make: Callable, given: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
-    """Raises ValueError where a model of these sizes does not fit."""
-    numbers = _numbers_of(make, given, sizes)
+def _is_large(value: Any) -> bool:
+    """True for a whole number above `SMALL`."""
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return is_whole and value > SMALL
+
+
+def _check(make: Callable, arguments: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+    """Raises ValueError if a model of these sizes does not fit."""
+    numbers = _count_parameters(make, arguments, sizes)
     if numbers is None:
         return
     largest = max(sizes, key=lambda name: sizes[name])
     require_room(largest, f"{sizes[largest]:,}", COPIES * numbers)
 
 
-def _numbers_of(make: Callable, given: Mapping[str, Any], sizes: Mapping[str, int]) -> int | None:
-    """The parameters of a model of these sizes; None where small ones cannot be made, as with an
-    array of that size among the arguments, which then is in memory already."""
+def _count_parameters(
+    make: Callable, arguments: Mapping[str, Any], sizes: Mapping[str, int]
+) -> int | None:
+    """The number of parameters of a model of these sizes. None if small models cannot be made, for
+    example if an argument is an array of this size, which then is in memory already."""
     grid = itertools.product(POINTS, repeat=len(sizes))
     total = Fraction(0)
     try:
         for points in grid:
-            small = make(**{**given, **dict(zip(sizes, points, strict=True))})
-            shares = [
-                _share(point, size) for point, size in zip(points, sizes.values(), strict=True)
-            ]
-            total += math.prod(shares) * _parameters(small)
-    except Exception:  # the constructor itself says what is wrong
+            small = make(**{**arguments, **dict(zip(sizes, points, strict=True))})
+            shares = map(_share, points, sizes.values())
+            total += math.prod(shares) * _prior_size(small)
+    except Exception:  # the call of the constructor raises its own error
         return None
     return int(total)
 
 
 def _share(point: int, size: int) -> Fraction:
-    """The weight of a value at one of `POINTS` in the polynomial through all of them, at `size`."""
-    others: Sequence[int] = [other for other in POINTS if other != point]
-    return math.prod((Fraction(size - other, point - other) for other in others), start=Fraction(1))
+    """The weight of the value at one of `POINTS` in the polynomial through all of them, at
+    `size`."""
+    share = Fraction(1)
+    for node in POINTS:
+        if node != point:
+            share *= Fraction(size - node, point - node)
+    return share
 
 
-def _parameters(made: Any) -> int:
-    """The numbers in the prior of a model or an emission."""
-    prior = getattr(made, "prior", None)
-    shapes = (
-        jax.eval_shape(prior, dict(made.hyper))
-        if callable(prior) and hasattr(made, "hyper")
-        else prior
-    )
-    return sum(int(np.size(leaf)) for leaf in jax.tree.leaves(shapes))
+def _prior_size(model: Any) -> int:
+    """The number of parameters in the prior of a model or an emission."""
+    prior = getattr(model, "prior", None)
+    if callable(prior) and hasattr(model, "hyper"):
+        prior = jax.eval_shape(prior, dict(model.hyper))
+    return sum(int(np.size(leaf)) for leaf in jax.tree.leaves(prior))

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from vijax.contract.batch import Minibatch
-from vijax.contract.general import with_points, without_points
+from vijax.contract.general import drop_points, with_points
 from vijax.contract.intake import check_fits
 from vijax.contract.model import Hyper
 from vijax.data.loader import ArrayLoader, Loader
@@ -98,7 +98,7 @@ def _chunk(
         batch = jax.tree.map(lambda x: x[jnp.minimum(i, x.shape[0] - 1)], batches)
         state = update_runs(state, lambda runs: with_points(runs, points))
         state, info = step(jax.random.fold_in(fused_key(key), state.step), state, batch)
-        state = update_runs(state, lambda runs: without_points(runs, points))
+        state = update_runs(state, lambda runs: drop_points(runs, points))
         return state, info._replace(per_group=None)  # as large as the data, and nobody reads it
 
     def has_next(carry: tuple[Array, Any, InfoTables]) -> Array:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from vijax.contract.batch import Minibatch, is_whole
-from vijax.contract.general import without_points
+from vijax.contract.general import drop_points
 from vijax.contract.model import Hyper
 from vijax.data.loader import Loader
 from vijax.fitting.restarts import update_runs
@@ -71,7 +71,7 @@ def start(alg: Algorithm, loader: Loader, key: PRNGKeyArray, hyper: Hyper, const
         state = program(key, batch, points)
     except READS_VALUES:  # a user's start may compute in NumPy
         state = copy_state(alg.init(key, _with_num_groups(batch, num_groups), points))
-    return update_runs(state, lambda runs: without_points(runs, constants))
+    return update_runs(state, lambda runs: drop_points(runs, constants))
 
 
 def _with_num_groups(batch: Any, num_groups: float | None) -> Any:
