@@ -1,5 +1,5 @@
 """The registry of E-steps for mixed membership. A row here runs under every algorithm
-(tests/models/test_lda.py), keeps to the contract (tests/inference/estep/test_contract.py), and by
+(tests/models/documents/test_lda.py), keeps to the contract (tests/inference/estep/test_contract.py), and by
 what it says of itself goes on from visit to visit (tests/inference/test_warm.py) and may be
 believed where it is remembered (tests/inference/test_parts.py)."""
 

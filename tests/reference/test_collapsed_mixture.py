@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from tests.models.test_mixture import EMISSIONS, log_marginal
+from tests.models.mixtures.test_mixture import EMISSIONS, log_marginal
 from vijax.reference import collapsed_gibbs_mixture
 
 CONCENTRATION = np.array([0.7, 1.4])

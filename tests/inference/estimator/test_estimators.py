@@ -94,7 +94,7 @@ def test_what_asks_for_no_derivative_needs_none():
 
 def test_the_registry_has_every_estimator():
     """`at_point` is what each is of a point; least squares and batch and match are of free
-    variables (tests/models/test_density.py, tests/inference/test_batch_and_match.py), and
+    variables (tests/models/energies/test_density.py, tests/inference/test_batch_and_match.py), and
     `langevin` steps of a Markov chain (tests/inference/test_sgrld.py)."""
     exported = {
         x

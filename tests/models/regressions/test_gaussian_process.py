@@ -13,7 +13,7 @@ import vijax as vi
 from tests.programs import compiled, names_since
 from vijax.models.regressions.kernels import find_kernel
 
-DATA = Path(os.environ.get("VIJAX_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
+DATA = Path(os.environ.get("VIJAX_DATA", Path(__file__).parents[3].parent / "shared" / "data"))
 
 
 def test_named_kernels_are_tinygps_with_ard():
