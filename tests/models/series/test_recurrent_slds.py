@@ -13,7 +13,7 @@ import pytest
 from scipy import special, stats
 
 import vijax as vi
-from tests.models import test_slds as plain
+from tests.models.series import test_slds as plain
 from vijax.families import CoefficientsPrecision
 from vijax.families.scalar.normal_gamma import MeanPrecision
 from vijax.families.vector.matrix_normal_wishart import MatrixPrecision
