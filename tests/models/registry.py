@@ -179,7 +179,9 @@ def mixtures() -> list[Case]:
             numbers=numbers,
             asks=LOCALS,
             cheap=name == "diagonal_gaussian",
-            evidence="tests/models/mixtures/test_univariate_mixture.py" if name == "unit_gaussian" else None,
+            evidence="tests/models/mixtures/test_univariate_mixture.py"
+            if name == "unit_gaussian"
+            else None,
         )
         for name, (make, data, numbers, reason) in MIXTURES.items()
     ]

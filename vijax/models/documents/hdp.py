@@ -270,7 +270,7 @@ def _chunk_bound(
         _slope(fixed_shared.log_x, words) - slope
     )
     log_all_words = log_gamma(shared.alpha) - log_gamma(shared.alpha + total_words)
-    # log_whole + N psi(alpha + N) - N, whose gradient is that of the first
+    # log_all_words + N psi(alpha + N) - N, with the gradient of log_all_words.
     all_words = (
         log_gamma(fixed_shared.alpha)
         - legendre_gap(fixed_shared.alpha + total_words)

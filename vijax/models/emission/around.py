@@ -41,18 +41,15 @@ def around(emission: Emission, places: Any) -> Emission:
     places = np.asarray(places)
     shape = emission.num_components, emission.example.shape[-1]
     require(places.shape == shape, "places", f"shape {shape}", places.shape)
-    require(
-        emission.shared_by is None,
-        "emission",
-        "components that share no parameters",
-        "tied_gaussian",
-    )
+    is_separate = emission.shared_by is None
+    require(is_separate, "emission", "components that share no parameters", "tied_gaussian")
 
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
-        component_value = lambda stats, place: emission.log_likelihood(
-            jax.tree.map(lambda x: x[None], stats), y - place
-        )[0]
-        return jax.vmap(component_value)(s, places)
+        def component_density(stats: Any, place: Array) -> Float[Array, ""]:
+            single = jax.tree.map(lambda x: x[None], stats)
+            return emission.log_likelihood(single, y - place)[0]
+
+        return jax.vmap(component_density)(s, places)
 
     scored_as = None if emission.scored_as is None else around(emission.scored_as, places)
     return dataclasses.replace(

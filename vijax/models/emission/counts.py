@@ -86,9 +86,9 @@ def poisson(
 @limit_sizes
 @check_arguments
 def categorical(num_components: Size, vocab_size: Size, eta: Positives = 1.0) -> Emission:
-    """Bags of words: each component has word probabilities from a Dirichlet(eta); an observation is
-    a vector of V counts, its likelihood that of the words in their order (no multinomial
-    coefficient). One-hot rows are plain categorical data.
+    """Bags of words: each component has word probabilities from a Dirichlet(eta). An observation is
+    a vector of V counts; its likelihood is that of the words in order, without the multinomial
+    coefficient. One-hot rows are plain categorical data.
 
     Args:
       num_components: K, number of components.
@@ -109,5 +109,5 @@ def categorical(num_components: Size, vocab_size: Size, eta: Positives = 1.0) ->
 
 
 def _draw_words(p: Array, k: Array, y: Float[Array, " V"], key: PRNGKeyArray) -> Float[Array, " V"]:
-    """As many words as the observation has."""
+    """A bag of words with the total of the observation."""
     return jax.random.multinomial(key, jnp.sum(y), p[k]).astype(y.dtype)

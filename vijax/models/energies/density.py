@@ -321,9 +321,9 @@ def density(
         effects of a non-centred hierarchy. `fit.sample` returns them beside the variables.
         Variables whose names begin with an underscore are not returned, only values derived from
         them.
-      sample: `sample(x, group, key)`, a group like the given one drawn from the likelihood at x,
-        with observations replaced and inputs kept; with `log_density(x, data)` it is `sample(x,
-        data, key)`, for all the data. `Fit.predictive` then draws data.
+      sample: `sample(x, group, key)`, a group with the inputs of `group` and observations drawn
+        from the likelihood at x; with `log_density(x, data)` it is `sample(x, data, key)`, for all
+        the data. `Fit.predictive` then draws data.
       start: fits by steps begin with means of q drawn from -start to start, and sds of a twentieth
         of start, in free coordinates (logarithms of positive variables). Lower it if the density is
         not finite that far from zero, as with differential equations; zero should then be a

@@ -1,5 +1,4 @@
-"""Discrete locals of an energy: events of probability zero, and groups of locals that are kept
-joint.
+"""Discrete locals of an energy: events of probability zero, and groups of joint locals.
 
 Impossible events: minus infinity cannot be a term of an energy, because 0 times -inf is NaN. So the
 model has two multilinear functions, the energy E of possible events and the number C of impossible

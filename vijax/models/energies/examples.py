@@ -106,36 +106,44 @@ def check_groups(
     pairs = list(zip(jax.tree.leaves(example), jax.tree.leaves(data), strict=True))
     expected = f"groups of {_shape_text([x for x, _ in pairs])}"
     actual = f"{_shape_text([y for _, y in pairs])} in all"
-    fits = (
-        all(np.ndim(y) == len(x.shape) + 1 for x, y in pairs)
-        and len({np.shape(y)[:1] for _, y in pairs}) == 1
-    )
+    has_axes = all(np.ndim(y) == len(x.shape) + 1 for x, y in pairs)
+    fits = has_axes and len({np.shape(y)[:1] for _, y in pairs}) == 1
     require(fits, "data", expected, actual, remedy)
-    real = all(
-        jnp.issubdtype(x.dtype, jnp.complexfloating) or not jnp.iscomplexobj(y) for x, y in pairs
-    )
-    require(
-        real,
-        "data",
-        "real numbers, as in the example",
-        "complex numbers",
-        "Give real and imaginary parts.",
-    )
+    _check_real(pairs)
     if all(np.shape(y)[1:] == x.shape for x, y in pairs):
         return
     group = jax.tree.map(lambda x, y: jax.ShapeDtypeStruct(np.shape(y)[1:], x.dtype), example, data)
+    _check_sizes(example, group, evaluate, locals_, any_size, expected, actual)
+
+
+def _check_real(pairs: list[tuple[Any, Any]]) -> None:
+    """Raises ValueError for complex data where the example is real."""
+    is_real = all(
+        jnp.issubdtype(x.dtype, jnp.complexfloating) or not jnp.iscomplexobj(y) for x, y in pairs
+    )
+    expected = "real numbers, as in the example"
+    require(is_real, "data", expected, "complex numbers", "Give real and imaginary parts.")
+
+
+def _check_sizes(
+    example: PyTree,
+    group: PyTree,
+    evaluate: Any,
+    locals_: Any,
+    any_size: bool,
+    expected: str,
+    actual: str,
+) -> None:
+    """Raises ValueError for a group of other sizes than the example that is not allowed, or that
+    the energy does not accept."""
     changes = _changes(example, group)
     if not any_size and not changes <= _local_changes(locals_, example, group):
         sizes = ", ".join(f"{was} to {now}" for was, now in sorted(changes))
-        require(
-            False,
-            "data",
-            expected,
-            f"{actual}: {sizes}",
+        remedy = (
             "Show energy_model an example of the shapes of a group; or say any_size=True, if "
-            "groups of other sizes "
-            "than the example's are meant.",
+            "groups of other sizes than the example's are meant."
         )
+        require(False, "data", expected, f"{actual}: {sizes}", remedy)
     try:
         shape = jax.eval_shape(evaluate, group).shape
     except (TypeError, ValueError) as error:
@@ -143,9 +151,8 @@ def check_groups(
         raise ValueError(
             f"data: expected {expected}, got {actual}, which the energy does not take: {text}"
         ) from error
-    require(
-        shape == (), "data", expected, actual, f"There the energy is of shape {shape}, no scalar."
-    )
+    remedy = f"There the energy is of shape {shape}, no scalar."
+    require(shape == (), "data", expected, actual, remedy)
 
 
 def _local_changes(locals_: Any, example: PyTree, group: PyTree) -> set[tuple[int, int]]:

@@ -65,7 +65,7 @@ class Design:
       parsed: the formula.
       y: the response, (N,).
       trials: number of trials of each row, (N,); ones where the response is no proportion.
-      labels: names of the columns of common effects; "Intercept" is that of ones.
+      labels: names of the columns of common effects; "Intercept" is the column of ones.
       categorical: True for a column that only codes categories.
       factors: the grouping factors; the one with the most effects comes first.
       rows: the rows of training.
@@ -134,8 +134,8 @@ class Design:
           new_levels: "draw" takes groups that training does not have, "error" refuses them.
 
         Raises:
-          ValueError: a column is missing, has missing values, or a value that no row of training
-              has.
+          ValueError: a column is missing, or has missing values or values that training does not
+              have.
         """
         rows = typed_table(table, self.schema.labels, self.schema.numbers)
         rows.check_truths(self.schema)

@@ -129,18 +129,21 @@ def read_response(
     if is_level:
         assert isinstance(node, Call)
         return make("level", levels, _find_level(formula, node, levels))
-    if typed.kind == "mixed":
-        bad = int(typed.not_numbers()[0])
-        actual = f"{str(typed.values[bad])[:40]!r} in {table.row_name(bad)}"
-        raise refuse(
-            formula.argument,
-            formula.text,
-            node.span,
-            f"numbers in {column.name!r}",
-            actual,
-            "Correct the cell.",
-        )
-    _check_not_near_numbers(formula, node, typed, table)
+    _check_two_categories(formula, node, typed, table, levels)
+    return make("level", levels, levels.names[1])
+
+
+def _check_two_categories(
+    formula: Formula, node: Node, column: TypedColumn, table: TypedTable, levels: Levels
+) -> None:
+    """Raises ValueError unless a response column of text has two categories."""
+    if column.kind == "mixed":
+        bad = int(column.not_numbers()[0])
+        actual = f"{str(column.values[bad])[:40]!r} in {table.row_name(bad)}"
+        expected = f"numbers in {column.name!r}"
+        argument, text = formula.argument, formula.text
+        raise refuse(argument, text, node.span, expected, actual, "Correct the cell.")
+    _check_not_near_numbers(formula, node, column, table)
     number = len(levels.names)
     if number == 1:
         actual = f"one category, {levels.names[0]!r}, in all rows"
@@ -148,10 +151,8 @@ def read_response(
     else:
         actual = f"{number} categories"
         remedy = 'Or family="categorical".'
-    require(
-        number == 2, formula.argument, "a response of numbers or of two categories", actual, remedy
-    )
-    return make("level", levels, levels.names[1])
+    expected = "a response of numbers or of two categories"
+    require(number == 2, formula.argument, expected, actual, remedy)
 
 
 def family_of_response(formula: Formula, table: TypedTable) -> str:

@@ -38,22 +38,7 @@ def responses(
         base = design.rows.offset + design.rows.x @ np.array(form.units.location)
 
     def layout(like: Any) -> Any:
-        remedy = (
-            "Responses of other rows: fit.predict(table, key=key) has their means, sds and "
-            "intervals."
-        )
-        has_same_names = isinstance(like, Mapping) and like.keys() == data.keys()
-        is_equal = lambda name: np.array_equal(
-            np.asarray(like[name], np.float32), np.asarray(data[name], np.float32)
-        )
-        actual = "others" if isinstance(like, Mapping) else type(like).__name__
-        require(
-            has_same_names and all(map(is_equal, data)),
-            "data",
-            "those of the model, model.data",
-            actual,
-            remedy,
-        )
+        _check_same_data(like, data)
         copied_rows = {name: values[copies()] for name, values in rows.items()}
         return {"rows": copied_rows, "data": dict(like)}
 
@@ -84,6 +69,20 @@ def responses(
     no_families = dict[str, Any]()  # effects of known groups are drawn with the responses
     families = lambda stats, local: no_families
     return Generative(layout, draw, new_effects, observed, families, from_sizes=False)
+
+
+def _check_same_data(like: Any, data: Mapping[str, Any]) -> None:
+    """Raises ValueError unless `like` equals the data of the model, in float32."""
+    has_same_names = isinstance(like, Mapping) and like.keys() == data.keys()
+    is_equal = lambda name: np.array_equal(
+        np.asarray(like[name], np.float32), np.asarray(data[name], np.float32)
+    )
+    is_same = has_same_names and all(map(is_equal, data))
+    actual = "others" if isinstance(like, Mapping) else type(like).__name__
+    remedy = (
+        "Responses of other rows: fit.predict(table, key=key) has their means, sds and intervals."
+    )
+    require(is_same, "data", "those of the model, model.data", actual, remedy)
 
 
 def _training_effects(form: Form) -> Callable[..., Any]:

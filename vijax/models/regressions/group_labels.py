@@ -44,7 +44,7 @@ def places_by_name(labels: Any) -> tuple[Int[np.ndarray, " N"], int]:
     """The group of each row among `group_names`, and the number of groups.
 
     Raises:
-      ValueError: as of `group_names`.
+      ValueError: as by `group_names`.
     """
     read = _read_labels(labels)
     levels = read.levels()

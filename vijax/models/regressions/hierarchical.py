@@ -244,8 +244,8 @@ def _regression(
     responses: Responses,
     filler: Callable[[Any], Float[Array, " n"]] | None = None,
 ) -> Callable[..., Model]:
-    """The model whose rows have log densities `fits` (rows of padding have `filler` or 0), with
-    locals `augmentation` beside the coefficients; to be called with further globals and a start."""
+    """A function from further globals and a start to the model. Its rows have log densities `fits`
+    (`filler` or 0 in padding), and its locals are the coefficients and `augmentation`."""
     people = population(dim, covariance, **hyperprior)
     log_density = people.log_density
     unit = MultivariateNormal.from_mean_cov(np.zeros(dim), np.eye(dim))

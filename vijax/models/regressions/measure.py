@@ -80,7 +80,7 @@ def make_measure(y: Any, noise: UnknownNoise, place: Place) -> Measure:
       place: maps the middle of y to an offset that the model can represent.
 
     Raises:
-      ValueError: responses so small or large that their squares are no numbers of float32.
+      ValueError: responses so small or large that float32 cannot hold their squares.
     """
     y = np.asarray(y, np.float64)
     middle = float(np.median(y) if noise.is_heavy_tailed else np.mean(y))

@@ -65,8 +65,8 @@ def predictor_generative(
 ) -> Generative | None:
     """The `Generative` of a model of Gaussian predictors, which draws responses.
 
-    The functions are those of `vijax.models.regressions.predictors.predictors`; the likelihood can
-    draw if `draws`."""
+    The functions are arguments of `vijax.models.regressions.predictors.predictors`; `draws` is True
+    if the likelihood can draw."""
     if not draws:
         return None
 
@@ -233,6 +233,5 @@ def _beyond(start: Array, is_inside: Any, sign: float) -> Array:
     def is_inside_somewhere(carry: tuple[Array, Array, Array]) -> Array:
         return jnp.any(is_inside(carry[0])) & (carry[2] < NUM_DOUBLINGS)
 
-    return jax.lax.while_loop(
-        is_inside_somewhere, go, (start, 0.1 * (1 + jnp.abs(start)), jnp.asarray(0))
-    )[0]
+    first = (start, 0.1 * (1 + jnp.abs(start)), jnp.asarray(0))
+    return jax.lax.while_loop(is_inside_somewhere, go, first)[0]

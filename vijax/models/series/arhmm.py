@@ -222,9 +222,8 @@ def score(form: Form, q: Estimates, data: PyTree) -> Any:
         q = jax.tree.map(lambda x: np.asarray(x, np.float64), dict(q))
         y = np.asarray(y, np.float64)
         log_densities = np.asarray(_log_densities(form, q, y, mask))
-        return Score.of(
-            log_densities, np.asarray(known_steps(form, y, mask)).sum(axis=1), units=sequences.UNITS
-        )
+        counts = np.asarray(known_steps(form, y, mask)).sum(axis=1)
+        return Score.of(log_densities, counts, units=sequences.UNITS)
 
 
 def _work(form: Form, q: Estimates, y: Array, mask: Array) -> int:
@@ -242,12 +241,9 @@ def _log_densities(form: Form, q: Estimates, y: Array, mask: Array) -> Float[Arr
         x, inputs = filled[:, : form.dim], filled[:, form.dim :]
         density_of_step = lambda s, step: step_densities(s, *(part[None] for part in step))[0]
         steps = step_features(form, x, inputs), step_changes(form, x)
-        fits = jax.vmap(
-            lambda f, change: log_predictive(density_of_step, q["dynamics"], (f, change))
-        )(*steps)
-        return chains.chain_log_normalizer(
-            initial, transition, jnp.where(is_known[:, None], fits, 0.0), mask
-        )
+        fit = lambda f, change: log_predictive(density_of_step, q["dynamics"], (f, change))
+        fits = jnp.where(is_known[:, None], jax.vmap(fit)(*steps), 0.0)
+        return chains.chain_log_normalizer(initial, transition, fits, mask)
 
     return jax.vmap(log_density)(y, mask)
 
