@@ -11,7 +11,7 @@ from jax.scipy.stats import norm
 from scipy import stats
 
 import vijax as vi
-from tests.models import test_structured_autoencoder as structured_models
+from tests.models.networks import test_structured_autoencoder as structured_models
 from tests.programs import compiled
 from vijax.contract.batch import Minibatch
 from vijax.contract.objective import importance_weighted, renyi
