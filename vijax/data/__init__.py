@@ -1,8 +1,7 @@
-"""Data in: corpora from files and objects, in memory or memory-mapped, dealt in minibatches of
-fixed shapes.
+"""Input data: corpora and tables, and their minibatches of fixed shapes.
 
-Whatever comes in comes in here, once. `loader` deals the data of a fit in batches. What a model
-makes of its data is in `contract` and `models`; nothing here fits anything."""
+All data are read here, once. `loader` deals the data of a fit in batches. How a model reads its
+data is in `contract` and `models`; nothing here fits anything."""
 
 from vijax.data.corpora.corpus import Corpus as Corpus
 from vijax.data.corpora.ratings import ratings as ratings

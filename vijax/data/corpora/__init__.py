@@ -1,5 +1,3 @@
-"""Corpora: documents as bags of words, in memory or memory-mapped, and the formats that hold
-counts.
+"""Corpora: documents as bags of words, in memory or memory-mapped, and file formats of counts.
 
-A corpus in memory is made by `build`; how texts become words is in `texts`, and batches are dealt
-by `minibatch`."""
+`build` makes a corpus. `texts` turns text into words, and `minibatch` deals batches."""

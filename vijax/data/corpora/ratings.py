@@ -171,7 +171,7 @@ def are_ratings(source: Any) -> bool:
 
 
 def ratings_from_columns(
-    found: Mapping[str, np.ndarray],
+    all_columns: Mapping[str, np.ndarray],
     named: RoleNames,
     where: str,
     items: Sequence[str] | None,
@@ -181,20 +181,20 @@ def ratings_from_columns(
     """The ratings in columns; see `ratings`."""
     import scipy.sparse
 
-    roles = find_roles(list(found), named, where, notes)
-    at = row_name(found)
+    roles = find_roles(list(all_columns), named, where, notes)
+    at = row_name(all_columns)
     _note_unread(roles, named, notes)
-    users, rows = _number_names(found, roles.user, where, at, notes)
-    names, columns = _number_names(found, roles.item, where, at, notes)
+    users, rows = _number_names(all_columns, roles.user, where, at, notes)
+    names, columns = _number_names(all_columns, roles.item, where, at, notes)
     counts = np.ones(len(rows))
     where_counts = f"{where}, column {roles.count!r}"
     if roles.count:
-        counts = as_numbers(found[roles.count], where_counts, at)
+        counts = as_numbers(all_columns[roles.count], where_counts, at)
         value = "a count" if named.least is None else "a rating"
         check_present(counts, f"{value} in every row", where_counts, at)
     if named.least is not None:
         is_taken = np.asarray(counts >= named.least, float)
-        is_last = _last_of_each(rows, columns, found, roles, where, at)
+        is_last = _last_of_each(rows, columns, all_columns, roles, where, at)
         _note_least(is_taken[is_last], int((~is_last).sum()), named.least, roles, notes)
         counts = is_taken * is_last
     elif roles.count:
@@ -211,13 +211,13 @@ def ratings_from_columns(
 
 
 def _number_names(
-    found: Columns, column: str, where: str, at: RowName, notes: Notes
+    columns: Columns, column: str, where: str, at: RowName, notes: Notes
 ) -> tuple[list[str], Int[np.ndarray, " rows"]]:
     """The different names of a column in the order of their first rows, and the number of the name
     of each row."""
-    values = found[column]
+    values = columns[column]
     where = f"{where}, column {column!r}"
-    check_present(values, "a name in every row", where, at, words=said_missing(found, column))
+    check_present(values, "a name in every row", where, at, words=said_missing(columns, column))
     names = [label_name(value) for value in values.tolist()]
     if any("\n" in name or "\r" in name for name in names):
         names = _join_lines(names, where, notes)
@@ -274,7 +274,7 @@ def _check_whole(counts: Float[np.ndarray, " rows"], where: str, at: RowName) ->
 def _last_of_each(
     rows: Int[np.ndarray, " rows"],
     columns: Int[np.ndarray, " rows"],
-    found: Mapping[str, np.ndarray],
+    all_columns: Mapping[str, np.ndarray],
     roles: Roles,
     where: str,
     at: RowName,
@@ -286,7 +286,7 @@ def _last_of_each(
         return np.ones(len(pairs), bool)
     order = np.arange(len(pairs))
     if roles.time:
-        times = _times(found[roles.time], f"{where}, column {roles.time!r}", at)
+        times = _times(all_columns[roles.time], f"{where}, column {roles.time!r}", at)
         order = np.argsort(times, kind="stable")
     backwards = order[::-1]
     _, first = np.unique(pairs[backwards], return_index=True)

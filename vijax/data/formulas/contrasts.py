@@ -107,7 +107,7 @@ def full_ranks(categories: Sequence[Factor], used: set[frozenset[Factor]]) -> li
 
     Args:
       categories: the factors of the term that are categories.
-      used: subsets of earlier terms with the same numbers; gets those of this term.
+      used: subsets of earlier terms with the same numbers; gets the subsets of this term.
 
     >>> used = {frozenset()}
     >>> full_ranks(["a"], used), full_ranks(["a", "b"], used)

@@ -137,8 +137,7 @@ class Reading:
       table: the rows.
       text: the formula, for messages.
       argument: its name in messages.
-      statistics: numbers of the training rows by the text of the part; those of other parts are
-        learnt.
+      statistics: numbers of the training rows by the text of the part; missing ones are learnt.
       functions: the user's own functions by name.
       learning: whether these are the training rows.
     """

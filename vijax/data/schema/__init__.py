@@ -1,5 +1,5 @@
-"""Columns and what each is, decided once: names of levels, typed columns of any table, and the
-schema that a fit keeps.
+"""Columns and their kinds, decided once: names of levels, typed columns of any table, and the schema
+of a fit.
 
-Every reader of tables turns its cells into these. Nothing here guesses from rows that come after
-training."""
+Every reader of tables turns its cells into these. Nothing here is guessed from rows after training.
+"""

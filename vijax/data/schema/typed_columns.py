@@ -63,7 +63,7 @@ class TypedColumn:
       values: its cells: numbers, dates or objects, (N,).
       from_file: whether text is the text of a file, in which numbers are text too.
       declared: the categories that the table itself declares, in their order, or None.
-      decided: its kind, if that was decided by more cells than these, those of the whole file.
+      decided: its kind, if more cells than these decided it, such as all cells of the file.
       texts: the exact text of its cells in a file, for labels, if `values` are numbers; else None.
       written: its original cells in a file, if words were read as missing; else None.
     """

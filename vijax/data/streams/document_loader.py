@@ -147,8 +147,7 @@ class DocumentLoader(SharedLoader):
             yield batch._replace(part=part) if self.is_fixed else batch
 
     def _held(self, hands: list[list[np.ndarray]]) -> tuple[Any, list[list[np.ndarray]]]:
-        """Documents in memory that contain those of the hands, and the places of the hands in
-        them."""
+        """Documents in memory, among them all documents of the hands, and their places there."""
         if (all_documents := self.shards.sizes.whole) is not None:
             return all_documents, hands
         flat = np.concatenate([rows for hand in hands for rows in hand])

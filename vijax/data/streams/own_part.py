@@ -35,8 +35,8 @@ def own_part(source: Any, num_groups: float, *, shuffled: bool = False) -> Strea
     Raises:
       ValueError: N is not a positive number.
 
-    >>> found = own_part([np.zeros(10), np.ones(10)], 40, shuffled=True)
-    >>> found.num_groups, found.is_part
+    >>> source = own_part([np.zeros(10), np.ones(10)], 40, shuffled=True)
+    >>> source.num_groups, source.is_part
     (40, True)
     """
     is_number = (

@@ -1,4 +1,4 @@
 """Tables and graphs: columns by name, from files and from objects in memory.
 
-Cells are read here as they stand; which column is what is decided in `schema`.
+Cells are read here; the kind of each column is decided in `schema`.
 """

@@ -95,32 +95,32 @@ class Origin(NamedTuple):
         return self._replace(rows=self.rows.take(rows))
 
 
-def find_origin(found: Mapping[str, np.ndarray], where: str) -> Origin | None:
+def find_origin(columns: Mapping[str, np.ndarray], where: str) -> Origin | None:
     """The origin of columns whose rows have names; None for other columns."""
-    if not isinstance(found, NamedColumns):
+    if not isinstance(columns, NamedColumns):
         return None
-    return Origin(where, found.rows)
+    return Origin(where, columns.rows)
 
 
 RowName = Callable[[Any], str]
 """From the number of a row, counted from 0, to its name in a message."""
 
 
-def row_name(found: Mapping[str, np.ndarray]) -> RowName:
+def row_name(columns: Mapping[str, np.ndarray]) -> RowName:
     """Names of rows in the middle of a message; see `vijax.data.schema.row_names`.
 
     >>> x, lines = {"x": np.zeros(3)}, RowNames(np.array([2, 3, 5]), "line")
     >>> row_name(FileColumns(x, lines))(2), row_name(FileColumns(x))(2), row_name(x)(2)
     ('line 5', 'row 3', 'row 2, counted from 0,')
     """
-    return row_names(found).mid_sentence
+    return row_names(columns).mid_sentence
 
 
-def row_names(found: Mapping[str, np.ndarray]) -> RowNames:
+def row_names(columns: Mapping[str, np.ndarray]) -> RowNames:
     """The names of the rows of columns."""
-    if isinstance(found, NamedColumns):
-        return found.rows
-    return memory_row_names(len(next(iter(found.values()), ())))
+    if isinstance(columns, NamedColumns):
+        return columns.rows
+    return memory_row_names(len(next(iter(columns.values()), ())))
 
 
 def number(cell: object) -> float:
@@ -258,26 +258,26 @@ def are_missing(values: np.ndarray) -> Bool[np.ndarray, " N"]:
     return np.array([is_missing(value) for value in values], bool)
 
 
-def original_cells(found: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+def original_cells(columns: Mapping[str, np.ndarray], name: str) -> np.ndarray:
     """The cells of a column as its file has them, also words that were read as missing."""
-    if isinstance(found, FileColumns):
-        return found.written.get(name, found[name])
-    return found[name]
+    if isinstance(columns, FileColumns):
+        return columns.written.get(name, columns[name])
+    return columns[name]
 
 
-def words_as_missing(found: Mapping[str, np.ndarray], name: str) -> tuple[str, ...]:
+def words_as_missing(columns: Mapping[str, np.ndarray], name: str) -> tuple[str, ...]:
     """The words among the names of a column that were read as missing."""
-    if not isinstance(found, FileColumns) or name not in found.written:
+    if not isinstance(columns, FileColumns) or name not in columns.written:
         return ()
-    cells = found.written[name][are_missing(found[name])].tolist()
+    cells = columns.written[name][are_missing(columns[name])].tolist()
     return tuple(dict.fromkeys(filter(None, cells)))
 
 
-def said_missing(found: Mapping[str, np.ndarray], name: str, remedy: str = IF_NAMES) -> str:
+def said_missing(columns: Mapping[str, np.ndarray], name: str, remedy: str = IF_NAMES) -> str:
     """Sentences about the words of a column that were read as missing, and a remedy; "" without
     such words."""
-    written = found.written.get(name) if isinstance(found, FileColumns) else None
-    text = said_of_words(name, written, are_missing(found[name]))
+    written = columns.written.get(name) if isinstance(columns, FileColumns) else None
+    text = said_of_words(name, written, are_missing(columns[name]))
     return f"{text}{remedy}" if text else ""
 
 

@@ -78,7 +78,7 @@ class GraphChoice(NamedTuple):
 
 
 def make_graph(
-    found: Columns, choice: GraphChoice, where: str, notes: Notes | None = None
+    columns: Columns, choice: GraphChoice, where: str, notes: Notes | None = None
 ) -> Graph:
     """The graph of an edge list, if the named columns exist, or else of a square matrix with a
     column per node.
@@ -92,14 +92,14 @@ def make_graph(
         asymmetric matrix for an undirected graph; too many nodes, or other nodes than the known
         ones.
 
-    >>> found = {"source": np.array(["ann", "bob"], object), "target": np.array(["bob", "cy"], object)}
-    >>> graph = make_graph(found, GraphChoice(), "an example")
+    >>> columns = {"source": np.array(["ann", "bob"], object), "target": np.array(["bob", "cy"], object)}
+    >>> graph = make_graph(columns, GraphChoice(), "an example")
     >>> print(graph.columns, graph.x.tolist())
     ('ann', 'bob', 'cy') [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
     """
     notes = notes or Notes()
-    is_list = choice.source in found and choice.target in found
-    names, x = (_read_edges if is_list else _read_matrix)(found, choice, where, notes)
+    is_list = choice.source in columns and choice.target in columns
+    names, x = (_read_edges if is_list else _read_matrix)(columns, choice, where, notes)
     if choice.nodes is not None and tuple(names) != choice.nodes:
         unknown = [name for name in names if name not in choice.nodes] or list(names)
         expected = f"the nodes of the run, {listed(choice.nodes, 3)}"
@@ -110,15 +110,15 @@ def make_graph(
 
 # --- edge lists -----------------------------------------------------------------------------------
 def _read_edges(
-    found: Columns, choice: GraphChoice, where: str, notes: Notes
+    all_columns: Columns, choice: GraphChoice, where: str, notes: Notes
 ) -> tuple[Sequence[str], Float[np.ndarray, "N N"]]:
     ends = []
     for column in (choice.source, choice.target):
-        words = said_missing(found, column)
+        words = said_missing(all_columns, column)
         where_column = f"{where}, column {column!r}"
-        at = row_name(found)
-        check_present(found[column], "a node in every row", where_column, at, words=words)
-        ends.append([label_name(value) for value in found[column].tolist()])
+        at = row_name(all_columns)
+        check_present(all_columns[column], "a node in every row", where_column, at, words=words)
+        ends.append([label_name(value) for value in all_columns[column].tolist()])
     pairs = zip(*ends, strict=True)
     names = tuple(dict.fromkeys(name for pair in pairs for name in pair))
     if choice.nodes is not None and set(names) <= set(choice.nodes):
@@ -126,7 +126,7 @@ def _read_edges(
     _check_size(len(names), where)
     place = {name: i for i, name in enumerate(names)}
     rows, columns = (np.array([place[name] for name in end], int) for end in ends)
-    weights = _weights(found, choice, where)
+    weights = _weights(all_columns, choice, where)
     if (loops := rows == columns).any():
         notes.add(f"Edges from a node to itself are left out ({int(loops.sum())} such).")
     is_edge = ~loops
@@ -134,12 +134,12 @@ def _read_edges(
     return names, x
 
 
-def _weights(found: Columns, choice: GraphChoice, where: str) -> Float[np.ndarray, " E"]:
-    if choice.weight not in found:
-        return np.ones(len(found[choice.source]))
+def _weights(columns: Columns, choice: GraphChoice, where: str) -> Float[np.ndarray, " E"]:
+    if choice.weight not in columns:
+        return np.ones(len(columns[choice.source]))
     where = f"{where}, column {choice.weight!r}"
-    at = row_name(found)
-    weights = as_numbers(found[choice.weight], where, at, "correct it, or name another column")
+    at = row_name(columns)
+    weights = as_numbers(columns[choice.weight], where, at, "correct it, or name another column")
     _check_values(weights, choice, where, lambda place: f"in {at(place[0])}")
     return weights
 
@@ -161,13 +161,13 @@ def _matrix(
 
 # --- matrices -------------------------------------------------------------------------------------
 def _read_matrix(
-    found: Columns, choice: GraphChoice, where: str, notes: Notes
+    columns: Columns, choice: GraphChoice, where: str, notes: Notes
 ) -> tuple[Sequence[str], Float[np.ndarray, "N N"]]:
-    text = [name for name, values in found.items() if not_numbers(values).any()]
-    names = [name for name in found if name not in text]
-    if len(text) > 1 or not names or len(found[names[0]]) != len(names):
-        rows = len(next(iter(found.values()), ()))
-        actual = f"{rows} rows of the columns {listed(found)}"
+    text = [name for name, values in columns.items() if not_numbers(values).any()]
+    names = [name for name in columns if name not in text]
+    if len(text) > 1 or not names or len(columns[names[0]]) != len(names):
+        rows = len(next(iter(columns.values()), ()))
+        actual = f"{rows} rows of the columns {listed(columns)}"
         expected = (
             f"an edge list, with the columns {choice.source!r} and {choice.target!r}, or a square "
             "matrix"
@@ -175,11 +175,11 @@ def _read_matrix(
         remedy = "name the columns of an edge list: data.source and data.target"
         raise fail(where, expected, actual, remedy)
     _check_size(len(names), where)
-    if text and [label_name(value) for value in found[text[0]].tolist()] != names:
+    if text and [label_name(value) for value in columns[text[0]].tolist()] != names:
         expected = f"rows in the order of the columns, {listed(names, 3)}"
-        actual = f"{listed(found[text[0]], 3)} in the column {text[0]!r}"
+        actual = f"{listed(columns[text[0]], 3)} in the column {text[0]!r}"
         raise fail(where, expected, actual, "bring them in one order")
-    x = np.stack([as_numbers(found[name]) for name in names], axis=1)
+    x = np.stack([as_numbers(columns[name]) for name in names], axis=1)
     off = np.where(np.eye(len(names), dtype=bool), 0.0, x)
     between = lambda place: f"between {names[place[0]]!r} and {names[place[1]]!r}"
     _check_values(off, choice, where, between)

@@ -228,54 +228,56 @@ class Choice(NamedTuple):
         return tuple(self.order or ())
 
 
-def make_table(found: Columns, choice: Choice, where: str, notes: Notes | None = None) -> Table:
+def make_table(
+    all_columns: Columns, choice: Choice, where: str, notes: Notes | None = None
+) -> Table:
     """The table of the chosen columns; `where` names the file in errors.
 
     Raises:
       DataError: a column that is missing or has no numbers, a missing value, a target of the wrong
         kind, a row without a group, times that do not order the rows.
 
-    >>> found = {"a": np.array([1.0, 2.0]), "b": np.array([0.5, 1.5]), "kind": np.array(["no", "yes"], object)}
-    >>> table = make_table(found, Choice(target="kind", kind="binary"), "an example")
+    >>> columns = {"a": np.array([1.0, 2.0]), "b": np.array([0.5, 1.5]), "kind": np.array(["no", "yes"], object)}
+    >>> table = make_table(columns, Choice(target="kind", kind="binary"), "an example")
     >>> table.columns, table.y.tolist(), table.classes
     (('a', 'b'), [-1.0, 1.0], ('no', 'yes'))
     """
-    _check_names(found, choice, where)
+    _check_names(all_columns, choice, where)
     _check_columns(choice, where)
     notes = notes or Notes()
-    for note in _word_notes(found, choice):
+    for note in _word_notes(all_columns, choice):
         notes.add(note)
-    num_rows = _num_rows(found)
+    num_rows = _num_rows(all_columns)
     if choice.drop:
-        found = placed_rows(found, choice, notes)
-    at = row_name(found)
-    names, groups, group_kind = _groups(found, choice, where, at)
+        all_columns = placed_rows(all_columns, choice, notes)
+    at = row_name(all_columns)
+    names, groups, group_kind = _groups(all_columns, choice, where, at)
     try:
-        in_time = _order(found, groups, choice, where, at, notes)
+        in_time = _order(all_columns, groups, choice, where, at, notes)
     except MissingTimes as error:
         if not choice.drop or error.missing.all():
             raise
-        found = _drop_rows(found, error.missing, error.name, notes)
-        table = make_table(found, choice, where, notes)
-        return dataclasses.replace(table, num_dropped=num_rows - _num_rows(found))
+        all_columns = _drop_rows(all_columns, error.missing, error.name, notes)
+        table = make_table(all_columns, choice, where, notes)
+        return dataclasses.replace(table, num_dropped=num_rows - _num_rows(all_columns))
     columns = choice.columns
     if columns is None:
-        columns = _columns_of_numbers(found, choice, where, notes, in_time.left_out)
+        columns = _columns_of_numbers(all_columns, choice, where, notes, in_time.left_out)
     if choice.drop and not choice.missing:
-        is_whole = are_whole(found, choice._replace(columns=columns), where)
+        is_whole = are_whole(all_columns, choice._replace(columns=columns), where)
         if not is_whole.all():
-            _note_dropped_rows(found, columns, choice, is_whole, notes)
+            _note_dropped_rows(all_columns, columns, choice, is_whole, notes)
             new_choice = choice._replace(columns=columns, drop=False, group_kind=group_kind)
-            table = _whole_table(found, new_choice, is_whole, where, notes)
+            table = _whole_table(all_columns, new_choice, is_whole, where, notes)
             return dataclasses.replace(table, num_dropped=num_rows - table.num_rows)
-    x = np.stack([_numbers(found[name], name, where, at) for name in columns], axis=1)
+    x = np.stack([_numbers(all_columns[name], name, where, at) for name in columns], axis=1)
     _check_values(x, columns, choice, where, at)
     if choice.unseen:
         x = _blank_incomplete(x, notes)
     y: np.ndarray | None = None
     classes: tuple[str, str] | None = None
     if choice.target is not None:
-        y, classes = _target(found, choice.target, choice, where, at)
+        y, classes = _target(all_columns, choice.target, choice, where, at)
     if choice.in_time and not isinstance(choice.order, Order):
         say_order(in_time, groups, columns, notes)
     return Table(
@@ -289,60 +291,60 @@ def make_table(found: Columns, choice: Choice, where: str, notes: Notes | None =
         group_names=names,
         group_kind=group_kind,
         timed=in_time.timed,
-        decimal=getattr(found, "decimal", None),
+        decimal=getattr(all_columns, "decimal", None),
         num_dropped=num_rows - len(x),
         notes=notes.texts(),
-        origin=find_origin(found, where),
+        origin=find_origin(all_columns, where),
     )
 
 
 def _whole_table(
-    found: Columns, choice: Choice, is_whole: np.ndarray, where: str, notes: Notes
+    columns: Columns, choice: Choice, is_whole: np.ndarray, where: str, notes: Notes
 ) -> Table:
     """The table of the rows without a missing cell."""
     if not is_whole.any():
-        lacking = _lacking(found, choice.columns or (), where)
+        lacking = _lacking(columns, choice.columns or (), where)
         remedy = f"leave the columns out that lack most cells: {lacking}"
         raise fail(where, "rows without a missing cell", "none", remedy)
-    with _adding_words(found, choice):
-        return make_table(some_rows(found, np.flatnonzero(is_whole)), choice, where, notes)
+    with _adding_words(columns, choice):
+        return make_table(some_rows(columns, np.flatnonzero(is_whole)), choice, where, notes)
 
 
-def _word_notes(found: Columns, choice: Choice) -> list[str]:
+def _word_notes(columns: Columns, choice: Choice) -> list[str]:
     """Notes on the words that were read as missing groups, classes and times."""
     names = dict.fromkeys((*choice.labels, *choice.order_columns))
-    return [note for name in names if (note := said_missing(found, name))]
+    return [note for name in names if (note := said_missing(columns, name))]
 
 
 @contextlib.contextmanager
-def _adding_words(found: Columns, choice: Choice) -> Iterator[None]:
+def _adding_words(columns: Columns, choice: Choice) -> Iterator[None]:
     """Adds to an error about the remaining rows the words for which other rows were left out."""
     try:
         yield
     except DataError as error:
-        word_notes = _word_notes(found, choice)
+        word_notes = _word_notes(columns, choice)
         if not word_notes:
             raise
         raise DataError(" ".join([str(error), *word_notes])) from error
 
 
-def _num_rows(found: Columns) -> int:
-    return len(next(iter(found.values()), ()))
+def _num_rows(columns: Columns) -> int:
+    return len(next(iter(columns.values()), ()))
 
 
-def _check_names(found: Columns, choice: Choice, where: str) -> None:
+def _check_names(columns: Columns, choice: Choice, where: str) -> None:
     """Raises a DataError for the name of a column that does not exist."""
     wanted = [("columns", name) for name in choice.columns or ()]
     wanted += [("order", name) for name in choice.order_columns]
     for key, name in (*wanted, ("target", choice.target), ("group", choice.group)):
-        if name is not None and name not in found:
+        if name is not None and name not in columns:
             unset = "; or leave data.group unset, if all rows are one" if key == "group" else ""
-            remedy = f"name another, data.{key}; {nearest(name, found)}{unset}"
+            remedy = f"name another, data.{key}; {nearest(name, columns)}{unset}"
             raise fail(where, f"a column {name!r} (data.{key})", "none of that name", remedy)
 
 
 def _groups(
-    found: Columns, choice: Choice, where: str, at: RowName
+    columns: Columns, choice: Choice, where: str, at: RowName
 ) -> tuple[tuple[str, ...], Int[np.ndarray, " N"] | None, LabelKind]:
     """Names of the groups, the group of each row, and the kind of the names; (), None and a kind
     without a column of groups."""
@@ -350,16 +352,16 @@ def _groups(
         return (), None, choice.group_kind or "text"
     remedy = "write them; or leave those rows out: --set data.missing=drop"
     where_group = f"{where}, group {choice.group!r}"
-    word_note = said_missing(found, choice.group)
-    check_present(found[choice.group], "a group in every row", where_group, at, remedy, word_note)
-    labels = to_labels(found[choice.group])
+    word_note = said_missing(columns, choice.group)
+    check_present(columns[choice.group], "a group in every row", where_group, at, remedy, word_note)
+    labels = to_labels(columns[choice.group])
     if choice.group_kind is not None:
         labels = labels.named_as(choice.group_kind)
     return labels.names, labels.codes, labels.kind
 
 
 def _order(
-    found: Columns,
+    columns: Columns,
     groups: Int[np.ndarray, " N"] | None,
     choice: Choice,
     where: str,
@@ -367,18 +369,18 @@ def _order(
     notes: Notes,
 ) -> RowsInTime:
     """The order of the rows in time, and the columns that give it."""
-    if not choice.in_time or choice.order == () or not _num_rows(found):
+    if not choice.in_time or choice.order == () or not _num_rows(columns):
         return RowsInTime(None)
     if choice.order is not None:
-        timed = order_rows(found, choice.order, groups, where, at, choice.group)
+        timed = order_rows(columns, choice.order, groups, where, at, choice.group)
         return RowsInTime(timed, timed.order.columns)
     role_columns = (choice.target, choice.group)
     in_time = find_order(
-        found, groups, role_columns, choice.columns, where, at, notes, choice.group
+        columns, groups, role_columns, choice.columns, where, at, notes, choice.group
     )
     numbers = [
         name
-        for name, values in found.items()
+        for name, values in columns.items()
         if name not in role_columns and not _is_text(values, not_numbers(values))
     ]
     if choice.columns is not None or not numbers or set(numbers) - set(in_time.left_out):
@@ -391,33 +393,35 @@ def _order(
 
 
 # --- missing cells --------------------------------------------------------------------------------
-def some_rows(found: Columns, rows: Int[np.ndarray, " n"]) -> Columns:
+def some_rows(columns: Columns, rows: Int[np.ndarray, " n"]) -> Columns:
     """Some of the rows of all columns, with their row names."""
-    named = found if isinstance(found, NamedColumns) else NamedColumns(found, row_names(found))
+    named = (
+        columns if isinstance(columns, NamedColumns) else NamedColumns(columns, row_names(columns))
+    )
     return named.take(rows)
 
 
-def are_whole(found: Columns, choice: Choice, where: str) -> Bool[np.ndarray, " N"]:
+def are_whole(columns: Columns, choice: Choice, where: str) -> Bool[np.ndarray, " N"]:
     """A mask of the rows that have all cells which a model of whole rows needs: of x, the target
     and the group."""
-    at = row_name(found)
-    is_whole = np.ones(_num_rows(found), bool)
+    at = row_name(columns)
+    is_whole = np.ones(_num_rows(columns), bool)
     for name in choice.columns or ():
-        is_whole &= ~np.isnan(_numbers(found[name], name, where, at))
+        is_whole &= ~np.isnan(_numbers(columns[name], name, where, at))
     if choice.group is not None:
-        is_whole &= ~are_missing(found[choice.group])
+        is_whole &= ~are_missing(columns[choice.group])
     if choice.target is not None:
-        is_named = choice.kind == "binary" or not_numbers(found[choice.target]).any()
-        values = found[choice.target] if is_named else as_numbers(found[choice.target])
+        is_named = choice.kind == "binary" or not_numbers(columns[choice.target]).any()
+        values = columns[choice.target] if is_named else as_numbers(columns[choice.target])
         is_whole &= ~are_missing(values)
     return is_whole
 
 
-def are_placed(found: Columns, choice: Choice) -> Bool[np.ndarray, " N"]:
+def are_placed(columns: Columns, choice: Choice) -> Bool[np.ndarray, " N"]:
     """A mask of the rows that have a group and a time, if their columns are known."""
-    is_placed = np.ones(_num_rows(found), bool)
+    is_placed = np.ones(_num_rows(columns), bool)
     for name in _names_of_places(choice):
-        is_placed &= ~are_missing(found[name])
+        is_placed &= ~are_missing(columns[name])
     return is_placed
 
 
@@ -425,24 +429,26 @@ def _names_of_places(choice: Choice) -> list[str]:
     return [name for name in (choice.group, *choice.order_columns) if name is not None]
 
 
-def placed_rows(found: Columns, choice: Choice, notes: Notes) -> Columns:
+def placed_rows(columns: Columns, choice: Choice, notes: Notes) -> Columns:
     """The rows that have a group, and a time if its column is named. A column without any is
     ignored."""
     for name in _names_of_places(choice):
-        missing = are_missing(found[name])
+        missing = are_missing(columns[name])
         if missing.any() and not missing.all():
-            found = _drop_rows(found, missing, name, notes)
-    return found
+            columns = _drop_rows(columns, missing, name, notes)
+    return columns
 
 
-def _drop_rows(found: Columns, missing: Bool[np.ndarray, " N"], name: str, notes: Notes) -> Columns:
+def _drop_rows(
+    columns: Columns, missing: Bool[np.ndarray, " N"], name: str, notes: Notes
+) -> Columns:
     """The rows that have a group or a time; the others are noted."""
     count = int(missing.sum())
-    first = row_names(found).name(int(np.argmax(missing)))
+    first = row_names(columns).name(int(np.argmax(missing)))
     notes.add(
         f"{count:,} rows without a {name!r} are left out (data.missing), the first in {first}."
     )
-    return some_rows(found, np.flatnonzero(~missing))
+    return some_rows(columns, np.flatnonzero(~missing))
 
 
 def _blank_incomplete(x: Float[np.ndarray, "N D"], notes: Notes) -> Float[np.ndarray, "N D"]:
@@ -462,15 +468,15 @@ MOST_ROWS_NAMED = 5
 
 
 def _note_dropped_rows(
-    found: Columns, columns: tuple[str, ...], choice: Choice, whole: np.ndarray, notes: Notes
+    all_columns: Columns, columns: tuple[str, ...], choice: Choice, whole: np.ndarray, notes: Notes
 ) -> None:
     """Notes the number of rows left out, the first of them, and the columns that lack cells."""
     out = np.flatnonzero(~whole)
-    names = row_names(found)
+    names = row_names(all_columns)
     places = ", ".join(names.name(row) for row in out[:MOST_ROWS_NAMED])
     rest_text = f" and {len(out) - MOST_ROWS_NAMED:,} more" if len(out) > MOST_ROWS_NAMED else ""
     needed = (*columns, *([choice.target] if choice.target else []))
-    counts = {name: int(_lacks(found[name]).sum()) for name in needed}
+    counts = {name: int(_lacks(all_columns[name]).sum()) for name in needed}
     lacking = ", ".join(f"{name!r} {count:,}" for name, count in counts.items() if count)
     notes.add(
         f"{len(out):,} of {len(whole):,} rows lack a cell and are left out (data.missing): "
@@ -484,9 +490,9 @@ def _lacks(values: np.ndarray) -> np.ndarray:
     return np.isnan(as_numbers(values))
 
 
-def _lacking(found: Columns, columns: tuple[str, ...], where: str) -> str:
+def _lacking(all_columns: Columns, columns: tuple[str, ...], where: str) -> str:
     """The columns that lack most cells, with the number of these."""
-    counts = {name: int(_lacks(found[name]).sum()) for name in columns}
+    counts = {name: int(_lacks(all_columns[name]).sum()) for name in columns}
     worst = sorted(counts, key=lambda name: -counts[name])[:MOST_ROWS_NAMED]
     return ", ".join(f"{name!r} lacks {counts[name]:,}" for name in worst)
 
@@ -508,25 +514,27 @@ def _check_columns(choice: Choice, where: str) -> None:
 
 
 def _columns_of_numbers(
-    found: Columns, choice: Choice, where: str, notes: Notes, left_out: tuple[str, ...] = ()
+    all_columns: Columns, choice: Choice, where: str, notes: Notes, left_out: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
     """The columns that are neither target nor group nor text, nor in `left_out`."""
-    candidates = [name for name in found if name not in (choice.target, choice.group, *left_out)]
-    empty = [name for name in candidates if _is_empty(found[name])]
+    candidates = [
+        name for name in all_columns if name not in (choice.target, choice.group, *left_out)
+    ]
+    empty = [name for name in candidates if _is_empty(all_columns[name])]
     if empty and len(empty) < len(candidates):
         notes.add(f"Columns without any value are left out: {listed(empty)}.")
         candidates = [name for name in candidates if name not in empty]
-    bad = {name: not_numbers(found[name]) for name in candidates}
-    text = [name for name in candidates if _is_text(found[name], bad[name])]
+    bad = {name: not_numbers(all_columns[name]) for name in candidates}
+    text = [name for name in candidates if _is_text(all_columns[name], bad[name])]
     columns = tuple(name for name in candidates if name not in text)
     if not columns:
         actual = f"text in {listed(text)}" if text else "none but target and group"
         remedy = "check the file; or name other columns: data.columns"
         raise fail(where, "columns of numbers", actual, remedy)
     for name in text:
-        _note_text_column(found, name, bad[name], notes)
+        _note_text_column(all_columns, name, bad[name], notes)
     for name in columns if len(columns) > 1 else ():
-        if _counts_rows(found[name]):
+        if _counts_rows(all_columns[name]):
             notes.add(
                 f"The column {name!r} numbers the rows: leave it out by data.columns, unless it "
                 "says something."
@@ -534,12 +542,12 @@ def _columns_of_numbers(
     return columns
 
 
-def _note_text_column(found: Columns, name: str, bad: np.ndarray, notes: Notes) -> None:
+def _note_text_column(columns: Columns, name: str, bad: np.ndarray, notes: Notes) -> None:
     row = int(np.argmax(bad))
-    numbers = _num_numbers(found[name], bad)
+    numbers = _num_numbers(columns[name], bad)
     number_note = f", though {numbers:,} of its {len(bad):,} cells are" if numbers else ""
-    cell = f"{str(found[name][row])[:40]!r} in {row_name(found)(row)}"
-    hint = number_hint(found[name])
+    cell = f"{str(columns[name][row])[:40]!r} in {row_name(columns)(row)}"
+    hint = number_hint(columns[name])
     notes.add(f"The column {name!r} is left out: {cell} is not a number{number_note}.{hint}")
 
 
@@ -618,13 +626,13 @@ def _check_values(
 
 
 def _target(
-    found: Columns, name: str, choice: Choice, where: str, at: RowName
+    columns: Columns, name: str, choice: Choice, where: str, at: RowName
 ) -> tuple[np.ndarray, tuple[str, str] | None]:
     """The values of the target, and the names of its classes if it is binary."""
-    values = found[name]
+    values = columns[name]
     where_target = f"{where}, target {name!r}"
     if choice.kind == "binary":
-        words = said_missing(found, name)
+        words = said_missing(columns, name)
         check_present(values, "a class in every row", where_target, at, words=words)
         return _two_classes(values, choice.classes, where_target)
     y = _numbers(values, name, where, at)

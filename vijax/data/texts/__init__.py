@@ -1,4 +1,4 @@
-"""Text: files that hold it, tokens, stop words and vocabularies.
+"""Text: text files, tokens, stop words and vocabularies.
 
-Words are decided here; what is counted of them is a corpus, in `corpora`.
+Texts become words here; their counts are a corpus, in `corpora`.
 """
