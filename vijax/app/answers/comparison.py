@@ -138,7 +138,7 @@ def _plain(data: Data, score: Any) -> tuple[str, float, Difference] | None:
 def agreement(folder: Path, config: Config, by: str) -> Agreement:
     """NMI of what a run finds for each document or row with a column of the data; rows without a
     label are left out."""
-    (path, _) = results_paths(folder, config)
+    path, _ = results_paths(folder, config)
     predicts = config.listing.predicts
     if not path.is_file():
         raise ConfigError(

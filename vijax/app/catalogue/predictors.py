@@ -172,7 +172,7 @@ GpSettings = model_section(
 def build_gp(settings: Any, data: Data) -> Any:
     """The model, made of the training rows."""
     length: Any = jnp.full(len(data.names), settings.length) if settings.ard else settings.length
-    (x, y) = pairs(data.train, settings)
+    x, y = pairs(data.train, settings)
     law = make_option(settings.likelihood)
     hyper = {"scale": jnp.asarray(settings.scale), "length": jnp.asarray(length)}
     return build_from_section(settings, data, x=x, y=y, likelihood=law, hyper=hyper)

@@ -40,7 +40,7 @@ def bubble_map(bubbles: Sequence[Bubble], num_names: int = 18) -> str:
     discs: list[str] = []
     names: list[str] = []
     for i in sorted(range(len(bubbles)), key=lambda i: -bubbles[i].size):
-        (x, y) = places[i].tolist()
+        x, y = places[i].tolist()
         bubble = bubbles[i]
         discs.append(_disc(bubble, x, y, radius[i]))
         if len(names) < num_names:

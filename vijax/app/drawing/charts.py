@@ -276,7 +276,7 @@ def images(block: blocks.Images) -> str:
     step = min(90.0, (WIDTH - left - RIGHT) / across)
     size = (step - 4) / max(block.width, block.height)
     row = size * block.height + 6
-    (low, high) = blocks.pixel_range(block)
+    low, high = blocks.pixel_range(block)
     parts = []
     for i, (label, row_images) in enumerate(zip(block.labels, block.images, strict=True)):
         place = f'x="{left - 6:.0f}" y="{row * i + row / 2 + 4:.1f}" text-anchor="end"'
