@@ -20,7 +20,6 @@ BEFORE = {
     "vi.svi(vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)))",
     "diagnose": MODEL + 'model = vi.density({"x": vi.free()}, log_prior=lambda v: -v["x"] ** 2, '
     'log_lik=lambda v, y: -0.5 * (y - v["x"]) ** 2)\ndata = rng.normal(size=50)',
-    "float64": "",
     "formulas": "import pandas\nfrom tests.models.mixed_tables import SLEEP\ntable = "
     "pandas.DataFrame(SLEEP)\n"
     "formula = 'reaction ~ days + (1 | subject)'",
@@ -47,7 +46,7 @@ rng = np.random.default_rng(0)
 pairs = sorted({(int(u), int(i)) for u, i in zip(rng.integers(0, 1200, 9000), rng.integers(0, 60, 9000))})
 open("taken.csv", "w").write("user,item\\n" + "".join(f"u{u},i{i}\\n" for u, i in pairs))
 """,
-    "resume": MODEL + "data = rng.normal(size=(90, 1))\nalg = "
+    "running": MODEL + "data = rng.normal(size=(90, 1))\nalg = "
     "vi.cavi(vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)))",
     "switching-dynamics": MODEL
     + """

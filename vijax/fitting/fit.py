@@ -147,7 +147,7 @@ def fit(
       state: the state to resume from (with restarts: a callback's `Progress.whole`); None starts
         a new run. With the same key and arguments, a run in two parts equals a run in one, bit for
         bit. With other data the fit resumes from the posterior, and forgets messages and locals of
-        the old data (`docs/how-to/resume.md`).
+        the old data (`docs/how-to/running.md#stop-and-go-on`).
       hyper: values that replace some of the model's points (`Model.hyper`), of the same shapes: one
         compiled program serves all values.
       restarts: number of runs from different starts, side by side on the same batches. The run with
