@@ -56,7 +56,7 @@ def _scalars_text(data: PyTree) -> str:
 
 
 def check_lengths(data: PyTree) -> int:
-    """The common length of the leaves. Raises ValueError where they differ."""
+    """The common length of the leaves. ValueError if their lengths differ."""
     lengths = {name: int(np.shape(x)[0]) for name, x in _leaves_with_names(data)}
     if len(set(lengths.values())) > 1:
         sizes = ", ".join(f"{name} of {length}" for name, length in lengths.items())

@@ -156,9 +156,8 @@ class DocumentForm(NamedTuple):
     by_word: Mapping[str, tuple[str, ...]] = types.MappingProxyType({})
     # (hyper, concentrations of topics by word, their totals, `Documents`, L, share that may be left
     # out) -> the topics that each document is likely to use, `ActiveTopics` of
-    # `vijax.topics.active_topics`. The bound then reads `ActiveDocuments`, and the statistics of the
-    # one global by word are those of pairs (`vijax.families.discrete.by_pair`). None if the bound
-    # cannot.
+    # `vijax.topics.active_topics`. The bound then reads `ActiveDocuments`, and statistics of pairs
+    # (`vijax.families.discrete.by_pair`) of the one global by word. None if the bound cannot
     choose: Callable[..., Any] | None = None
     # The names of documents and of words in messages, and the argument of the model for the number
     # of words
@@ -225,8 +224,8 @@ ANY_FORM = DataForm()
 
 
 def word_concentration(eta: Any, num_topics: int, vocab_size: int) -> Float[Array, ...]:
-    """The concentration of the prior of K topics over V words: a scalar, (V,), or (K, V). ValueError
-    for any other shape."""
+    """The concentration of the prior of K topics over V words: a scalar, (V,), or (K, V).
+    ValueError for any other shape."""
     eta = as_float(eta, "eta")
     expected = f"a scalar, shape ({vocab_size},) or ({num_topics}, {vocab_size})"
     require(eta.shape in ((), (vocab_size,), (num_topics, vocab_size)), "eta", expected, eta.shape)

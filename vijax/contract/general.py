@@ -41,11 +41,15 @@ def general(model: Model) -> Model:
         "queries": {},
         "form": dataclasses.replace(model.form, check=None, enough=None),
     }
-    constant = model.prior.prior if isinstance(model.prior, PriorFunctions) else None
-    prior = model.prior if constant is None else dataclasses.replace(model.prior, prior={})  # type: ignore[type-var]
+    prior: Any = model.prior
+    constant = None
+    if isinstance(prior, PriorFunctions):
+        constant = prior.prior
+        prior = dataclasses.replace(prior, prior={})
     shared = Model(**{**fields, "prior": prior})
     try:
-        key = structure_key([jax.config.jax_enable_x64, fields], constant)  # type: ignore[attr-defined]
+        x64 = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+        key = structure_key([x64, fields], constant)
         shared = _SHARED.setdefault(key, shared)
     except (NotComparableError, TypeError, ValueError):  # the model is equal to itself only
         pass

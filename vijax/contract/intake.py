@@ -212,7 +212,9 @@ def cast(kinds: Sequence[Kind], data: PyTree) -> PyTree:
 
 def _cast(kind: Kind, x: Any) -> Any:
     dtype = _dtype(kind, x.dtype)
-    return x if x.dtype == dtype else x.astype(dtype)
+    if x.dtype == dtype:
+        return x
+    return x.astype(dtype)
 
 
 def _dtype(kind: Kind, dtype: Any) -> Any:
@@ -226,7 +228,9 @@ def _dtype(kind: Kind, dtype: Any) -> Any:
         or jnp.issubdtype(dtype, jnp.integer)
         or jnp.issubdtype(dtype, jnp.floating)
     )
-    return jnp.result_type(float) if is_real else dtype
+    if is_real:
+        return jnp.result_type(float)
+    return dtype
 
 
 # --- values that do not fit -----------------------------------------------------------------------

@@ -32,7 +32,7 @@ Make = TypeVar("Make", bound=Callable)
 
 
 def check_model(model: Any) -> None:
-    """Raises ValueError where `model` is no `vijax.Model`."""
+    """Raises ValueError unless `model` is a `vijax.Model`."""
     require(isinstance(model, Model), "model", "a vijax.Model", type(model).__name__)
 
 
@@ -76,7 +76,7 @@ def split_by_entry(model: Model) -> tuple[list[str], list[str]]:
 
 
 def check_memory(memory: bool, estimator: Any, step_size: Any, others: list[str]) -> None:
-    """Raises ValueError where `pg_svi(memory=True)` is impossible, or would not converge."""
+    """Raises ValueError if `pg_svi(memory=True)` is impossible, or would not converge."""
     is_alone = not memory or estimator is None
     expected = "none beside memory=True, which is one"
     require(is_alone, "estimator", expected, repr(estimator))
@@ -91,7 +91,7 @@ def check_memory(memory: bool, estimator: Any, step_size: Any, others: list[str]
 def check_site_choices(
     model: Model, estimands: PerVariable[Estimand], estimators: PerVariable[Any]
 ) -> None:
-    """Raises ValueError where a point, or a message by draws, is asked of the predictors of a GP or
+    """Raises ValueError if a point, or a message by draws, is asked of the predictors of a GP or
     GLM."""
     remedy = "Their marginals are known: use vijax.pg_svi, or leave it out for 'z'."
     for name in split_by_entry(model)[0]:
@@ -146,7 +146,7 @@ def _with_default(choices: PerVariable[Any], default: Any) -> PerVariable[Any]:
 
 
 def _check_estimand_of_free(name: str, estimand: Estimand) -> None:
-    """Raises ValueError where a point is sought of free variables."""
+    """Raises ValueError if a point is sought of free variables."""
     expected = f"a distribution of {name!r}, free variables"
     remedy = (
         "Free variables have no conjugate prior: vijax.auto, vijax.ngvi and vijax.advi find a "
@@ -188,7 +188,7 @@ SERVE_FREE = (batch_and_match, least_squares, reparameterised, score_function, w
 
 
 def check_weighted_globals(model: Model, estimators: PerVariable[Any]) -> None:
-    """Raises ValueError where draws of a global are weighted that is no free variable: its prior is
+    """Raises ValueError if draws of another global than a free variable are weighted: its prior is
     not in the bound."""
     if not any(isinstance(choice, weighted) for choice in estimators.choices()):
         return

@@ -133,7 +133,7 @@ def move(
 
 
 def _setting(spec: Spec, state: State, batch: Minibatch, theta: PyTree) -> _Setting:
-    """The setting of a step. Raises ValueError where posterior and prior differ in family."""
+    """The setting of a step. Raises ValueError if posterior and prior differ in family."""
     prior = spec.prior(state.hyper)
     reads = batch_reads(spec, state, batch)
     rule = _step_rule(spec, batch)

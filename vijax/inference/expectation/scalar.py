@@ -206,7 +206,7 @@ def _breaks(kinks: Float[Array, " kinks"], width: Array) -> Float[Array, " break
 
 
 Rule = Callable[[Array, Array, Array, Array, Array], Moments]
-"""(noise, sd, l, l', l'') -> moments of one site; sd is a number, the others have shape (draws,)."""
+"""(noise, sd, l, l', l'') -> moments of one site; sd is a number, all others are (draws,)."""
 
 
 class MonteCarlo(Function):

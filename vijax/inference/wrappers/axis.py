@@ -148,7 +148,8 @@ def _split_groups(model: Model, name: str) -> Model:
     """The model with its groups split over an axis."""
     by_entry = model.by_entry
     if by_entry is not None:
-        by_entry = dataclasses.replace(by_entry, reads=functools.partial(_reads, model, name))  # type: ignore[arg-type]
+        reads: Any = functools.partial(_reads, model, name)
+        by_entry = dataclasses.replace(by_entry, reads=reads)
     local_elbo = functools.partial(_local_elbo, model, name)
     return dataclasses.replace(model, local_elbo=local_elbo, by_entry=by_entry)
 

@@ -92,11 +92,14 @@ class Warm(Wrapper):
 def first_visits(model: Model, hyper: Hyper, batch: Minibatch | None) -> Visits:
     """The memory for all groups before the first step. Raises ValueError if the batch does not know
     N and its rows."""
-    has_rows = isinstance(batch, Minibatch) and batch.rows is not None
-    has_rows = has_rows and isinstance(batch.num_groups, float | int | np.number)  # type: ignore[union-attr]
+    knows_rows = (
+        isinstance(batch, Minibatch)
+        and batch.rows is not None
+        and isinstance(batch.num_groups, float | int | np.number)
+    )
     expected = "the first minibatch, with N and its rows, for warm starts"
     remedy = "vijax.fit gives them; in a loop of your own Minibatch(data, N, rows=...)."
-    require(has_rows, "batch", expected, "none, or without", remedy)
+    require(knows_rows, "batch", expected, "none, or without", remedy)
     assert batch is not None
     assert model.locals.start is not None
     total = int(batch.num_groups)  # type: ignore[arg-type]
