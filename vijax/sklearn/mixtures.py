@@ -54,7 +54,7 @@ class MixtureSettings:
 
 
 class FittedMixture(DensityMixin, VijaxEstimator, abc.ABC):
-    """An abstract mixture, and the questions that it answers once it is fitted."""
+    """An abstract mixture with the methods of a fitted one."""
 
     random_state: Any
     emission_: Emission
@@ -85,8 +85,9 @@ class FittedMixture(DensityMixin, VijaxEstimator, abc.ABC):
         parameters integrated over their posterior."""
 
         def density(x: Any) -> Any:
-            components, weights = self.fit_.estimates["components"], self.weights_
-            return log_predictive_density(self.emission_, components, weights, x).log_densities  # type: ignore[arg-type]
+            components: Any = self.fit_.estimates["components"]
+            weights: Any = self.weights_
+            return log_predictive_density(self.emission_, components, weights, x).log_densities
 
         return self._apply_by_row(X, density)
 
@@ -106,10 +107,10 @@ class FittedMixture(DensityMixin, VijaxEstimator, abc.ABC):
         return np.concatenate(draws), np.repeat(np.arange(len(sizes)), sizes)
 
     def _weights(self) -> np.ndarray:
-        found = self.fit_.estimates
-        if "sticks" in found:
-            return np.array(stick_breaking.mean_weights(found["sticks"]))
-        return np.array(found["weights"].mean()) if "weights" in found else np.ones(1)
+        estimates = self.fit_.estimates
+        if "sticks" in estimates:
+            return np.array(stick_breaking.mean_weights(estimates["sticks"]))
+        return np.array(estimates["weights"].mean()) if "weights" in estimates else np.ones(1)
 
     def _describe(self, bounds: np.ndarray) -> None:
         """Sets the fitted attributes."""
@@ -123,7 +124,7 @@ class FittedMixture(DensityMixin, VijaxEstimator, abc.ABC):
 
 
 class MixtureEstimator(MixtureSettings, FittedMixture):
-    """An abstract mixture of so many components."""
+    """An abstract mixture with a given number of components."""
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fits the mixture. A `ConvergenceWarning` says that the bound still changed by more than
@@ -152,15 +153,15 @@ class MixtureEstimator(MixtureSettings, FittedMixture):
             self._begin(X)
         with enable_x64(True):
             starts = self.n_init if state is None else 1
-            found = self._improve(self._fit_from(X, weights, state, starts), X, weights)
-            self.fit_ = found.fit
-            self._describe(found.bounds)
-        self._keep(found.fit, found.converged, found.n_iter)
-        self.n_samples_seen_ = float(weights.sum())  # `partial_fit` goes on from here
+            row_fit = self._improve(self._fit_from(X, weights, state, starts), X, weights)
+            self.fit_ = row_fit.fit
+            self._describe(row_fit.bounds)
+        self._keep(row_fit.fit, row_fit.converged, row_fit.n_iter)
+        self.n_samples_seen_ = float(weights.sum())  # `partial_fit` continues from here
         return self
 
     def _fit_from(self, X: np.ndarray, weights: np.ndarray, state: Any, starts: int) -> RowFit:
-        """A fit from a state, or from so many starts."""
+        """A fit from a state, or from several starts."""
         self.emission_ = self._emission(X.shape[1])
         return fit_rows(
             self._algorithm(),
@@ -175,25 +176,25 @@ class MixtureEstimator(MixtureSettings, FittedMixture):
         )
 
     def _begin(self, X: np.ndarray) -> None:
-        """Before a fit from the starts."""
+        """Resets what an earlier fit has left, before a fit from new starts."""
 
-    def _improve(self, found: RowFit, X: np.ndarray, weights: np.ndarray) -> RowFit:
-        """A fit, or a better one of the same rows from where it ended."""
-        return found
+    def _improve(self, row_fit: RowFit, X: np.ndarray, weights: np.ndarray) -> RowFit:
+        """The fit, or a better one of the same rows from its end."""
+        return row_fit
 
     def _tol_per_row(self, rows: float) -> float:
-        """`tol` as a change of the bound per row, of so many rows."""
+        """`tol` as a change of the bound per row, for this number of rows."""
         return self.tol
 
     def _start(self) -> init.Init:
         centres = getattr(self, "means_init", None)
         if centres is not None:
             return init.nearest(np.asarray(centres, np.float64) - getattr(self, "centre_", 0.0))
-        starts = {
-            "kmeans": init.kmeans_plus_plus(),
-            "k-means++": init.kmeans_plus_plus(num_iters=0),
-        }
-        return starts.get(self.init_params, init.random_responsibilities())
+        if self.init_params == "kmeans":
+            return init.kmeans_plus_plus()
+        if self.init_params == "k-means++":
+            return init.kmeans_plus_plus(num_iters=0)
+        return init.random_responsibilities()
 
     @abc.abstractmethod
     def _emission(self, dim: int) -> Emission:
@@ -209,13 +210,13 @@ class MixtureEstimator(MixtureSettings, FittedMixture):
 
 
 class PartialFitMixture(PartialFitMixin, MixtureEstimator):
-    """An abstract mixture with a posterior, which minibatches can be given one by one."""
+    """An abstract mixture with a posterior that can be fitted to minibatches one by one."""
 
     @available_if(PartialFitMixin._has_posterior)
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Goes on with a minibatch of rows, by one stochastic step. The first call begins, and sets
-        the prior: its minibatch should have many rows a component. Raises as `fit` does. With EM
-        there is no such method."""
+        """Continues the fit with a minibatch of rows, by one stochastic step. The first call starts
+        the fit and sets the prior: its minibatch should have many rows a component. Raises as `fit`
+        does. EM has no such method."""
         self._check_settings()
         is_first = not hasattr(self, "fit_")
         X = self._check_rows(X, reset=is_first)
@@ -227,9 +228,8 @@ class PartialFitMixture(PartialFitMixin, MixtureEstimator):
         with enable_x64(True):
             self.emission_ = self._emission(X.shape[1])
             alg = self._stochastic()
-            self.fit_ = self._fit_part(
-                alg, X, lambda: {"prior": self._prior(X, np.ones(len(X)))}, is_first
-            )
+            hyper = lambda: {"prior": self._prior(X, np.ones(len(X)))}
+            self.fit_ = self._fit_part(alg, X, hyper, is_first)
             self._describe(self.fit_.trace["elbo"])
         return self
 
@@ -288,10 +288,11 @@ class PoissonMixture(CountsMixin, PartialFitMixture):
         return mixture(self.emission_, init=self._start(), prior_as_point=True)
 
     def _prior(self, X: np.ndarray, weights: np.ndarray) -> Product:
-        size, given = self.n_components, self.weight_concentration_prior
-        shares = Dirichlet.from_concentration(
-            np.full(size, 1.0 / size if given is None else float(given))
-        )
+        size = self.n_components
+        concentration = 1.0 / size
+        if self.weight_concentration_prior is not None:
+            concentration = float(self.weight_concentration_prior)
+        shares = Dirichlet.from_concentration(np.full(size, concentration))
         rates = prior_of_rates(size, X, self.rate_shape_prior, self.rate_prior, weights)
         return Product({"components": rates, "weights": shares})
 

@@ -50,9 +50,8 @@ class PoissonFactorization(MinibatchTransformer):
           ...
       random_state: an integer for results that can be repeated.
 
-    Numbers that are known of each user beside what they took, `covariates` of shape (users, D),
-    about 0, serve those who took little or nothing. An estimator that was fitted with them is given
-    them in all that it is asked.
+    `covariates`, further numbers of each user, of shape (users, D) and about 0, help with users who
+    took little or nothing. An estimator that was fitted with them needs them in all its methods.
 
     Attributes:
       components_: expected weights of the items, (n_components, items).
@@ -77,27 +76,28 @@ class PoissonFactorization(MinibatchTransformer):
     random_state: Any = None
 
     def fit(self, X: Any, y: Any = None, covariates: Any = None) -> Self:
-        """Finds the weights of items from X, (users, items), dense or sparse, none negative, and
-        those of covariates; y is ignored. Raises ValueError: an argument out of its range; numbers
-        that are negative or missing; covariates of other users."""
+        """Finds the weights of items from X, (users, items), dense or sparse, none negative, and the
+        weights of covariates; y is ignored.
+
+        Raises:
+          ValueError: an argument out of its range; numbers that are negative or missing; covariates
+            of other users.
+        """
         self._check_settings()
         X = self._counts(X, "fit", reset=True)
         require(X.sum() > 0, "X", "users that took something", "none")
         with working_precision(X):
-            known = None if covariates is None else _check_covariates(covariates, X)
-            model = self._model(X.shape[1], 0 if known is None else known.shape[1])
-            loader = BagLoader.from_matrix(
-                X, self.batch_size, to_seed(self.random_state), covariates=known
-            )
-            learnt = () if known is None else learn("user_weights", optimizer=optax.adam(RATE))
-            whole = loader.steps_per_epoch == 1
-            alg = cavi(model, learn=learnt) if whole else svi(model, lazy=False, learn=learnt)
-            self.fit_ = fit(
-                alg,
-                loader,
-                key=to_key(self.random_state),
-                num_steps=self.max_iter * loader.steps_per_epoch,
-            )
+            numbers = None if covariates is None else _check_covariates(covariates, X)
+            learnt: Any = ()
+            if numbers is not None:
+                learnt = learn("user_weights", optimizer=optax.adam(RATE))
+            model = self._model(X.shape[1], 0 if numbers is None else numbers.shape[1])
+            seed = to_seed(self.random_state)
+            loader = BagLoader.from_matrix(X, self.batch_size, seed, covariates=numbers)
+            is_full = loader.steps_per_epoch == 1
+            alg = cavi(model, learn=learnt) if is_full else svi(model, lazy=False, learn=learnt)
+            num_steps = self.max_iter * loader.steps_per_epoch
+            self.fit_ = fit(alg, loader, key=to_key(self.random_state), num_steps=num_steps)
             self._describe()
         self.n_iter_ = self.max_iter
         return self
@@ -113,15 +113,10 @@ class PoissonFactorization(MinibatchTransformer):
         )
 
     def _stochastic(self, num_columns: int) -> Algorithm:
-        with_numbers = getattr(self, "covariate_weights_", None) is not None
+        has_weights = getattr(self, "covariate_weights_", None) is not None
+        expected = "an estimator fitted without covariates"
         remedy = "Fit all users again, with their covariates."
-        require(
-            not with_numbers,
-            "partial_fit",
-            "an estimator fitted without covariates",
-            "one with them",
-            remedy,
-        )
+        require(not has_weights, "partial_fit", expected, "one with them", remedy)
         return svi(self._model(num_columns), lazy=False, step_size=self._steps())
 
     def _describe(self) -> None:
@@ -130,22 +125,26 @@ class PoissonFactorization(MinibatchTransformer):
         self.covariate_weights_ = None if weights is None else np.array(weights)
 
     def transform(self, X: Any, covariates: Any = None) -> Float[np.ndarray, "users K"]:
-        """Expected weights of users, from what they took and their covariates; they need not be
-        those of `fit`. Raises ValueError: covariates where there were none in `fit`, or of another
-        number."""
+        """Expected weights of users, of `fit` or not, from the items that they took and their
+        covariates.
+
+        Raises:
+          ValueError: covariates without any in `fit`, or with another number of columns.
+        """
         check_is_fitted(self)
-        given = self._check_matrix(X, "transform", reset=False)
-        X = to_least_precision(given)
+        matrix = self._check_matrix(X, "transform", reset=False)
+        X = to_least_precision(matrix)
         with working_precision(X):
-            known = None if covariates is None else _check_covariates(covariates, X)
+            numbers = None if covariates is None else _check_covariates(covariates, X)
             width = 0 if self.covariate_weights_ is None else len(self.covariate_weights_)
-            got = 0 if known is None else known.shape[1]
+            got = 0 if numbers is None else numbers.shape[1]
             require(width == got, "covariates", f"{width} numbers of each user, as in fit", got)
-            return self._per_document(X, _read_weights, known).astype(answer_type(given))
+            weights = self._per_document(X, _read_weights, numbers)
+        return weights.astype(answer_type(matrix))
 
     def recommend(self, X: Any, n: int = 10, covariates: Any = None) -> Int[np.ndarray, "users n"]:
-        """The n items that each user would take next, best first, by what they took and their
-        covariates: columns of X. -1 where fewer are left.
+        """The n items that each user would take next, best first, as columns of X, given the items
+        that they took and their covariates; -1 if fewer remain.
 
         Raises:
           ValueError: n is below 1, or above the number of items; covariates as in `transform`.
@@ -153,31 +152,31 @@ class PoissonFactorization(MinibatchTransformer):
         return ranked(self.transform(X, covariates), self.components_.T, _sparse(X), n).items
 
     def score(self, X: Any, y: Any = None, *, hidden: Any = None, covariates: Any = None) -> float:
-        """NDCG at 20 of `hidden`, the items that users took beside those in X, in the form of X.
-        Without it a fifth of each user's items is hidden, always the same, and found from the
-        others. y is ignored."""
+        """NDCG at 20 for `hidden`, the items that users took in addition to X, in the form of X.
+        Without it a fifth of each user's items is hidden, always the same ones, and predicted from
+        the others. y is ignored."""
         check_is_fitted(self)
         X = self._counts(X, "score", reset=False)
-        known, hidden = hide(_sparse(X)) if hidden is None else (_sparse(X), _sparse(hidden))
-        users = self.transform(scipy.sparse.csr_matrix(known), covariates)
-        return ranking(users, self.components_.T, known, hidden).mean
+        shown = _sparse(X)
+        if hidden is None:
+            shown, hidden = hide(shown)
+        else:
+            hidden = _sparse(hidden)
+        users = self.transform(scipy.sparse.csr_matrix(shown), covariates)
+        return ranking(users, self.components_.T, shown, hidden).mean
 
 
 def _check_covariates(covariates: Any, X: Any) -> Float[np.ndarray, "users D"]:
     """Covariates of the users of X, in its precision."""
-    known = check_numbers("covariates", covariates, X.dtype)
-    require(
-        len(known) == X.shape[0],
-        "covariates",
-        f"a row for each of the {X.shape[0]} users",
-        known.shape,
-    )
-    return known
+    numbers = check_numbers("covariates", covariates, X.dtype)
+    expected = f"a row for each of the {X.shape[0]} users"
+    require(len(numbers) == X.shape[0], "covariates", expected, numbers.shape)
+    return numbers
 
 
 def _sparse(X: Any) -> Any:
     return scipy.sparse.csr_array(X)
 
 
-def _read_weights(model: Model, stats: Any, said: LocalElbo, key: PRNGKeyArray) -> list[Array]:
-    return [q["weights"].mean() for q in said.local]
+def _read_weights(model: Model, stats: Any, bound: LocalElbo, key: PRNGKeyArray) -> list[Array]:
+    return [q["weights"].mean() for q in bound.local]

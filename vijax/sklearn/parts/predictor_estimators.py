@@ -24,8 +24,8 @@ from vijax.sklearn.parts.rows import RowFit, weigh_rows
 from vijax.xla.precision import enable_x64
 
 EXACT = 1e-3
-"""Deviation of y from a fit, in units of the spread of y, below which there is no noise to speak
-of."""
+"""Deviation of y from a fit, in units of the spread of y, below which there is practically no
+noise."""
 
 
 @estimator
@@ -73,7 +73,7 @@ class PredictorEstimator(PredictorSettings, VijaxEstimator, abc.ABC):
         """The names of the hyperparameters that are learnt."""
 
     def _prepare(self, X: np.ndarray, weights: np.ndarray) -> None:
-        """Learns means and spreads from weighted rows of X, where the features need them."""
+        """Learns means and spreads from weighted rows of X, if the features need them."""
 
     def _features(self, X: np.ndarray) -> np.ndarray:
         return X
@@ -100,20 +100,18 @@ class PredictorEstimator(PredictorSettings, VijaxEstimator, abc.ABC):
         )
 
     def _rows(self, X: Any) -> np.ndarray:
-        """X of a fitted estimator, checked; a sparse one is made dense where the estimator takes
-        such."""
+        """X for a fitted estimator, checked and dense."""
         check_is_fitted(self)
         return np.asarray(as_dense(self._valid(X, reset=False)), np.float64)
 
-    def _rows_and_targets(self, X: Any, y: Any, **more: Any) -> tuple[np.ndarray, np.ndarray]:
-        """X and y, checked."""
-        X, y = self._valid(X, y, **more)
+    def _rows_and_targets(self, X: Any, y: Any, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+        """X and y, checked, X dense."""
+        X, y = self._valid(X, y, **options)
         return np.asarray(as_dense(X), np.float64), y
 
-    def _valid(self, *data: Any, **more: Any) -> Any:
-        return check_input(
-            self, *data, accept_sparse=self._accepts_sparse, dtype=[np.float64, np.float32], **more
-        )
+    def _valid(self, *data: Any, **options: Any) -> Any:
+        dtype = [np.float64, np.float32]
+        return check_input(self, *data, accept_sparse=self._accepts_sparse, dtype=dtype, **options)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -137,15 +135,15 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
                 f"Classifier can't train when only one class is present: {self.classes_}."
             )
         self._prepare(X, weights)
+        features = self._features(X)
         with enable_x64(True):
-            found = [
-                self._fit_class(self._features(X), labels == k, weights) for k in self._positive()
-            ]
-            self.fit_ = [one.fit for one in found]
+            fits = [self._fit_class(features, labels == k, weights) for k in self._positive()]
+            self.fit_ = [class_fit.fit for class_fit in fits]
             self.hyperparameters_ = [predictor_fits.learnt_values(fit) for fit in self.fit_]
             self._describe()
-        self.lower_bound_ = float(sum(one.bounds[-1] for one in found))
-        self._keep(self.fit_, all(one.converged for one in found), max(one.n_iter for one in found))
+        self.lower_bound_ = float(sum(class_fit.bounds[-1] for class_fit in fits))
+        has_converged = all(class_fit.converged for class_fit in fits)
+        self._keep(self.fit_, has_converged, max(class_fit.n_iter for class_fit in fits))
         return self
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "rows classes"]:
@@ -153,11 +151,11 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
         than two classes in proportion to the probabilities of one against the rest."""
         features = self._features(self._rows(X))
         with enable_x64(True):
-            of_one = np.stack(
-                [predictor_fits.positive_probability(fit, features) for fit in self.fit_], axis=1
-            )
-        both = np.concatenate([1.0 - of_one, of_one], axis=1) if len(self.classes_) == 2 else of_one
-        return both / both.sum(axis=1, keepdims=True)
+            probs = [predictor_fits.positive_probability(fit, features) for fit in self.fit_]
+        positive = np.stack(probs, axis=1)
+        if len(self.classes_) == 2:
+            positive = np.concatenate([1.0 - positive, positive], axis=1)
+        return positive / positive.sum(axis=1, keepdims=True)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""
@@ -169,9 +167,8 @@ class PredictorClassifier(ClassifierMixin, PredictorEstimator):
         return range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
 
     def _fit_class(self, features: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> RowFit:
-        return self._fit_rows(
-            features, np.where(positive, 1.0, -1.0), self._start(features), self._learnt(), weights
-        )
+        labels = np.where(positive, 1.0, -1.0)
+        return self._fit_rows(features, labels, self._start(features), self._learnt(), weights)
 
     def _describe(self) -> None:
         """Sets further fitted attributes."""
@@ -187,46 +184,50 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
         self._check_settings()
         X, y = self._rows_and_targets(X, y, y_numeric=True)
         X, weights, y = weigh_rows(X, sample_weight, y)
-        y, observed = np.asarray(y, np.float64), OBSERVATIONS[self.likelihood]
-        observed.make(observed.start).check(y)
-        mean, spread = mean_and_spread(y, weights)
-        self._shift, self._unit = (
-            (float(mean), float(spread) or 1.0) if observed.is_real else (0.0, 1.0)
-        )
+        y = np.asarray(y, np.float64)
+        kind = OBSERVATIONS[self.likelihood]
+        kind.make(kind.start).check(y)
+        self._shift = 0.0
+        self._unit = 1.0
+        if kind.is_real:
+            mean, spread = mean_and_spread(y, weights)
+            self._shift = float(mean)
+            self._unit = float(spread) or 1.0
         self._prepare(X, weights)
         features = self._features(X)
-        start = {**self._start(features), **observed.start}
-        learnt = {*self._learnt(), *observed.start}
+        start = {**self._start(features), **kind.start}
+        learnt = {*self._learnt(), *kind.start}
         with enable_x64(True):
-            found = self._fit_rows(features, (y - self._shift) / self._unit, start, learnt, weights)
-            self.fit_ = found.fit
-            self.hyperparameters_ = predictor_fits.learnt_values(found.fit)
+            scaled = (y - self._shift) / self._unit
+            row_fit = self._fit_rows(features, scaled, start, learnt, weights)
+            self.fit_ = row_fit.fit
+            self.hyperparameters_ = predictor_fits.learnt_values(row_fit.fit)
             self._describe(features.shape[1])
-        self.lower_bound_ = float(found.bounds[-1]) - weights.sum() * float(np.log(self._unit))
-        self._is_exact = observed.is_real and self._leaves_nothing(features, y)
-        self._keep(found.fit, found.converged, found.n_iter)
+        self.lower_bound_ = float(row_fit.bounds[-1]) - weights.sum() * float(np.log(self._unit))
+        self._is_exact = kind.is_real and self._leaves_nothing(features, y)
+        self._keep(row_fit.fit, row_fit.converged, row_fit.n_iter)
         return self
 
     def _leaves_nothing(self, features: np.ndarray, y: np.ndarray) -> bool:
-        """True where y is constant, or the fit gives it, to a thousandth of its spread."""
-        return bool(
-            np.ptp(y) == 0 or np.abs(y - self._moments(features)[0]).max() < EXACT * np.std(y)
-        )
+        """True if y is constant, or the fit gives it, to a thousandth of its spread."""
+        if np.ptp(y) == 0:
+            return True
+        return bool(np.abs(y - self._moments(features)[0]).max() < EXACT * np.std(y))
 
     def _moments(self, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of y at features."""
         with enable_x64(True):
-            predicted = predictor_fits.predict_moments(self.fit_, features)
-        moments = OBSERVATIONS[self.likelihood].moments(*predicted, self.hyperparameters_)
-        return self._shift + self._unit * moments[0], self._unit * np.sqrt(moments[1])
+            predictors = predictor_fits.predict_moments(self.fit_, features)
+        kind = OBSERVATIONS[self.likelihood]
+        mean, variance = kind.moments(*predictors, self.hyperparameters_)
+        return self._shift + self._unit * mean, self._unit * np.sqrt(variance)
 
     def _convergence_remedy(self) -> str:
         if not self._is_exact:
             return super()._convergence_remedy()
         return (
             "X gives y exactly, or y is constant: no noise is left, and its size falls without "
-            "end. Give y with the "
-            "noise of its measurement; without any, sklearn.linear_model.LinearRegression or "
+            "end. Give y with the noise of its measurement; without any, sklearn.linear_model.LinearRegression or "
             "interpolation will do."
         )
 
@@ -240,9 +241,10 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
         """Log predictive density of each observation."""
         check_is_fitted(self)
         X, y = self._rows_and_targets(X, y, reset=False, y_numeric=True)
-        features, y = self._features(X), (np.asarray(y, np.float64) - self._shift) / self._unit
+        features = self._features(X)
+        scaled = (np.asarray(y, np.float64) - self._shift) / self._unit
         with enable_x64(True):
-            return predictor_fits.log_densities(self.fit_, features, y) - np.log(self._unit)
+            return predictor_fits.log_densities(self.fit_, features, scaled) - np.log(self._unit)
 
     def _describe(self, dim: int) -> None:
         """Sets further fitted attributes."""

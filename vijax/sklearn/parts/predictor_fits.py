@@ -1,6 +1,7 @@
-"""Linear models and Gaussian processes behind the estimators. Their inputs are points of the model,
-so that one program serves all data of about one size: rows of padding have features of zero, and no
-effect."""
+"""Linear models and Gaussian processes behind the estimators.
+
+Their inputs are points of the model, so that one program serves all data of about one size. Rows of
+padding have features of zero, and no effect."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from vijax.sklearn.parts.rows import RowFit, fit_rows
 from vijax.xla.by_value import cache_by_value
 
 JITTER = 1e-6
-"""Jitter on the diagonal of kernels, for a scale of about one."""
+"""Number added to the diagonal of kernels, for a scale of about one."""
 
 
 # --- observations ---------------------------------------------------------------------------------
@@ -39,15 +40,14 @@ class ObservationKind(NamedTuple):
     """One kind of observation."""
 
     make: Callable[[Mapping[str, Any]], Likelihood]  # hyperparameters -> p(y | z)
-    start: Mapping[
-        str, float
-    ]  # the hyperparameters of its own that are learnt, with their first values
-    # (m, v, hyperparameters) -> mean and variance of y where z ~ N(m, v)
+    start: Mapping[str, float]  # its own learnt hyperparameters, with their first values
+    # (m, v, hyperparameters) -> mean and variance of y for z ~ N(m, v)
     moments: Callable[[np.ndarray, np.ndarray, Mapping[str, float]], tuple[np.ndarray, np.ndarray]]
-    is_real: bool  # y may be any number, and is measured in units of its spread
+    is_real: bool  # y may be any number, and is scaled by its spread
 
 
 def _normal_moments(extra: Callable[[Mapping[str, float]], float]) -> Any:
+    """Moments for a mean z; `extra` is the variance of y given z."""
     return lambda m, v, hyper: (m, v + extra(hyper))
 
 
@@ -58,7 +58,8 @@ def _rate_moments(extra: Callable[[np.ndarray, Mapping[str, float]], np.ndarray]
     def moments(
         m: np.ndarray, v: np.ndarray, hyper: Mapping[str, float]
     ) -> tuple[np.ndarray, np.ndarray]:
-        mean, second = np.exp(m + 0.5 * v), np.exp(2 * m + 2 * v)
+        mean = np.exp(m + 0.5 * v)
+        second = np.exp(2 * m + 2 * v)
         return mean, second - mean**2 + extra(mean, second, hyper)  # type: ignore[call-arg]
 
     return moments
@@ -97,7 +98,7 @@ OBSERVATIONS: dict[str, ObservationKind] = {
         False,
     ),
 }
-"""The registry of `likelihood=` of the regressors."""
+"""The kinds of observations by the name in `likelihood=` of the regressors."""
 
 
 # --- models ---------------------------------------------------------------------------------------
@@ -111,58 +112,69 @@ class Inputs(NamedTuple):
     def from_rows(cls, x: np.ndarray) -> Inputs:
         """Inputs padded with zeros."""
         size = size_with_padding(len(x))
-        return cls(
-            np.pad(x, [(0, size - len(x)), (0, 0)]), (np.arange(size) < len(x)).astype(float)
-        )
+        padded = np.pad(x, [(0, size - len(x)), (0, 0)])
+        return cls(padded, (np.arange(size) < len(x)).astype(float))
 
 
 @cache_by_value
 def linear_model(num_sites: int, dim: int, observed: str) -> Predictors:
-    """z = X w, w ~ N(0, prior_scale^2 I), of `OBSERVATIONS` or "bernoulli"."""
-    scaled = lambda hyper, x: jnp.asarray(hyper["prior_scale"]) * jnp.asarray(x)
-    return _model(
-        num_sites,
-        dim,
-        observed,
-        {"prior_scale": 1.0},
-        lambda hyper: FeatureForm(scaled(hyper, hyper["inputs"].x * hyper["inputs"].real[:, None])),
-        lambda hyper, new: (scaled(hyper, new), jnp.zeros(len(new))),
-    )
+    """z = X w, w ~ N(0, prior_scale^2 I), with an observation of `OBSERVATIONS` or
+    "bernoulli"."""
+
+    def scale(hyper: Hyper, x: Any) -> Array:
+        return jnp.asarray(hyper["prior_scale"]) * jnp.asarray(x)
+
+    def prior(hyper: Hyper) -> Prior:
+        inputs = hyper["inputs"]
+        return FeatureForm(scale(hyper, inputs.x * inputs.real[:, None]))
+
+    def new(hyper: Hyper, x: Any) -> tuple[Any, Array]:
+        return scale(hyper, x), jnp.zeros(len(x))
+
+    return _model(num_sites, dim, observed, {"prior_scale": 1.0}, prior, new)
 
 
 @cache_by_value
 def process(num_sites: int, dim: int, observed: str, kernel: Any, lengths: int) -> Predictors:
-    """z ~ GP(0, kernel), of `OBSERVATIONS` or "bernoulli"; one length for all columns, or one for
-    each."""
-    kernel_of: Any = find_kernel(kernel) if isinstance(kernel, str) else lambda hyper: kernel
-    hyper = (
-        {"scale": 1.0, "length": np.ones(lengths) if lengths > 1 else 1.0}
-        if isinstance(kernel, str)
-        else {}
-    )
+    """z ~ GP(0, kernel), with an observation of `OBSERVATIONS` or "bernoulli"; one length for all
+    columns, or one for each."""
+    make_kernel: Any = lambda hyper: kernel
+    hyper: dict[str, Any] = {}
+    if isinstance(kernel, str):
+        make_kernel = find_kernel(kernel)
+        hyper = {"scale": 1.0, "length": np.ones(lengths) if lengths > 1 else 1.0}
 
     def factor(hyper: Hyper) -> Float[Array, "N N"]:
         x, real = hyper["inputs"]
-        matrix = kernel_of(hyper)(x, x) * jnp.outer(real, real)
+        matrix = make_kernel(hyper)(x, x) * jnp.outer(real, real)
         return jnp.linalg.cholesky(matrix + jnp.diag(JITTER * real + 1.0 - real))
 
     def prior(hyper: Hyper) -> Prior:
         return FeatureForm(factor(hyper) * hyper["inputs"].real[:, None])
 
     def new(hyper: Hyper, new: Any) -> tuple[Any, Array]:
-        (x, real), k = hyper["inputs"], kernel_of(hyper)
-        known = solve_triangular(factor(hyper), k(x, new) * real[:, None], lower=True).T
-        variance = jax.vmap(lambda one: k(one[None], one[None])[0, 0])(new)
-        return known, jnp.maximum(variance - jnp.sum(known**2, 1), 0.0)
+        x, real = hyper["inputs"]
+        k = make_kernel(hyper)
+        features = solve_triangular(factor(hyper), k(x, new) * real[:, None], lower=True).T
+        variance = jax.vmap(lambda row: k(row[None], row[None])[0, 0])(new)
+        return features, jnp.maximum(variance - jnp.sum(features**2, 1), 0.0)
 
-    own = lambda hyper, inputs: kernel_of(hyper)(inputs, inputs)
-    return _model(num_sites, dim, observed, hyper, prior, new, own)
+    def new_covariance(hyper: Hyper, inputs: Any) -> Array:
+        return make_kernel(hyper)(inputs, inputs)
+
+    return _model(num_sites, dim, observed, hyper, prior, new, new_covariance)
 
 
 def _model(
-    num_sites: int, dim: int, observed: str, hyper: dict, prior: Any, new: Any, own_of: Any = None
+    num_sites: int,
+    dim: int,
+    observed: str,
+    hyper: dict,
+    prior: Any,
+    new: Any,
+    new_covariance: Any = None,
 ) -> Predictors:
-    own = {} if observed == "bernoulli" else OBSERVATIONS[observed].start
+    observed_hyper = {} if observed == "bernoulli" else OBSERVATIONS[observed].start
     inputs = Inputs(np.zeros((num_sites, dim)), np.zeros(num_sites))
 
     def likelihood(hyper: Hyper, stats: Any) -> Likelihood:
@@ -175,15 +187,15 @@ def _model(
         as_float,
         new,
         exact(),
-        {**hyper, **own, "inputs": inputs},  # type: ignore[arg-type]
-        own=own_of,
+        {**hyper, **observed_hyper, "inputs": inputs},  # type: ignore[arg-type]
+        own=new_covariance,
     )
 
 
 WAIT = 5
-"""Steps of the predictors alone, before hyperparameters move. At the prior their gradients are
-hundreds of times as large as later, and Adam, which divides by the gradients of the last thousand
-steps, would hardly move then."""
+"""Steps of the predictors alone, before hyperparameters move. At the prior the gradients of
+hyperparameters are hundreds of times as large as later, and Adam, which divides by the gradients of
+the last thousand steps, would then hardly move."""
 
 
 class _Waiting(NamedTuple):
@@ -195,8 +207,8 @@ class _Waiting(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Init:
-    """The start of Adam at a rate; unlike optax's own function it pickles, and equals another of
-    the same rate."""
+    """The start of Adam at a rate. Unlike optax's own function it can be pickled, and equals
+    another one with the same rate."""
 
     rate: float
 
@@ -206,7 +218,7 @@ class _Init:
 
 @dataclasses.dataclass(frozen=True)
 class _Update:
-    """Adam from step `WAIT` on; it sees nothing of the steps before. See `_Init`."""
+    """Adam from step `WAIT` on, without the gradients of earlier steps. See `_Init`."""
 
     rate: float
 
@@ -230,16 +242,17 @@ def fit_predictors(
     learning_rate: float,
     weights: np.ndarray | None = None,
 ) -> RowFit:
-    """Fits the model to rows, which count by their weights: proximal-gradient steps, and gradient
-    steps in the learnt hyperparameters."""
-    adam = optax.GradientTransformation(_Init(learning_rate), _Update(learning_rate))
-    more: Any = {"learn": learn(*learnt, optimizer=adam)} if learnt else {}
+    """Fits the model to weighted rows, by proximal-gradient steps, and gradient steps in the learnt
+    hyperparameters."""
+    options: Any = {}
+    if learnt:
+        adam = optax.GradientTransformation(_Init(learning_rate), _Update(learning_rate))
+        options["learn"] = learn(*learnt, optimizer=adam)
     data = {"site": np.arange(len(y), dtype=np.int32), "y": np.asarray(y, np.float64)}
-    hyper = {name: np.asarray(value, np.float64) for name, value in start.items()} | {
-        "inputs": Inputs.from_rows(x)
-    }
+    hyper: dict[str, Any] = {name: np.asarray(x, np.float64) for name, x in start.items()}
+    hyper["inputs"] = Inputs.from_rows(x)
     return fit_rows(
-        pg_svi(model, **more),
+        pg_svi(model, **options),
         data,
         key,
         max_iter,
@@ -251,28 +264,33 @@ def fit_predictors(
 
 
 def learnt_values(fit: Fit) -> dict[str, Any]:
-    """The hyperparameters that the fit has learnt."""
+    """The hyperparameters of a fit, without its inputs."""
     return {name: np.array(x) for name, x in fit.state.hyper.items() if name != "inputs"}
 
 
 def predict_moments(fit: Fit, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of the predictors of new inputs."""
-    both = apply_by_row(lambda x: jnp.stack(_predict(fit, x), 1), x)
-    return both[:, 0], both[:, 1]
+    """Mean and variance of the predictors at new inputs."""
+    moments = apply_by_row(lambda x: jnp.stack(_predict(fit, x), 1), x)
+    return moments[:, 0], moments[:, 1]
 
 
 def positive_probability(fit: Fit, x: np.ndarray) -> np.ndarray:
-    """p(y = +1) of new inputs."""
+    """p(y = +1) at new inputs."""
     model: Any = fit.alg.spec.model
-    return apply_by_row(
-        lambda x: model.predictive(fit.posterior, x, np.ones(len(x)), fit.state.hyper), x
-    )
+
+    def probability(x: Any) -> Any:
+        return model.predictive(fit.posterior, x, np.ones(len(x)), fit.state.hyper)
+
+    return apply_by_row(probability, x)
 
 
 def log_densities(fit: Fit, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """log p(y) of new observations."""
     model: Any = fit.alg.spec.model
-    density = lambda data: model.predictive(fit.posterior, data[0], data[1], fit.state.hyper)
+
+    def density(data: tuple[Any, Any]) -> Any:
+        return model.predictive(fit.posterior, *data, fit.state.hyper)
+
     return np.log(np.maximum(apply_by_row(density, (x, y)), 1e-300))
 
 

@@ -1,5 +1,4 @@
-"""Rows of numbers: padded to sizes that other data share, and fitted until the bound converges from
-step to step."""
+"""Rows of numbers: padded to sizes that other data share, and fitted until the bound converges."""
 
 from __future__ import annotations
 
@@ -30,11 +29,11 @@ from vijax.sklearn.parts.inputs import check_input, require_plain
 from vijax.xla.by_value import cache_by_value
 
 STEPS = 10
-"""Steps between two looks at the bound."""
+"""Steps between checks of the bound."""
 
 
 class RowFit(NamedTuple):
-    """A fit, and its end."""
+    """A fit of rows."""
 
     fit: Fit  # the fit of the best start
     converged: bool  # the bound of every start converged
@@ -44,8 +43,7 @@ class RowFit(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class WeightedLoader(ArrayLoader):
-    """All rows at once, each as often as its weight says; N is the sum of the weights, or
-    `total`."""
+    """All rows at once, each counted by its weight; N is the sum of the weights, or `total`."""
 
     sample_weight: Any = ()
     total: float | None = None
@@ -59,15 +57,19 @@ class WeightedLoader(ArrayLoader):
             yield batch._replace(num_groups=total, weights=weights)
 
 
-def weigh_rows(X: np.ndarray, sample_weight: Any, *more: np.ndarray) -> tuple[np.ndarray, ...]:
+def weigh_rows(X: np.ndarray, sample_weight: Any, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     """The rows of positive weight, their weights (ones for None), and the same rows of further
-    arrays. Raises ValueError: weights of another number than rows, negative, not finite, or all
-    zero."""
+    arrays.
+
+    Raises:
+      ValueError: weights whose number is not that of rows, or that are negative, not finite, or all
+        zero.
+    """
     require_plain("sample_weight", sample_weight)
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     require(weights.any(), "sample_weight", "a row of positive weight", "only zeros")
-    kept = weights > 0
-    return X[kept], weights[kept], *(x[kept] for x in more)
+    counts = weights > 0
+    return X[counts], weights[counts], *(x[counts] for x in arrays)
 
 
 def fit_rows(
@@ -83,46 +85,44 @@ def fit_rows(
     by_gradient: bool = False,
     weights: np.ndarray | None = None,
 ) -> RowFit:
-    """Runs full-data steps until the bound per row changes by less than `tol` from one to the next,
-    or `max_iter` steps. With padding there are at least `least` rows. Rows count by their
-    `weights`; None counts each once. Where something moves `by_gradient`, at a rate in each step,
-    one step tells little: the bound per row must then stay within `tol` for `STEPS` steps."""
+    """Runs full-data steps until the bound per row changes by less than `tol` from one step to the
+    next, or `max_iter` steps.
+
+    With padding there are at least `least` rows. Rows count by their `weights`; None counts each
+    once. If something moves `by_gradient`, at a rate in each step, a single step says little: then
+    the bound per row must stay within `tol` for `STEPS` steps."""
     rows = int(np.shape(jax.tree.leaves(data)[0])[0])
-    size = size_with_padding(rows, least)
-    is_even = weights is None or bool(
-        np.all(weights == 1)
-    )  # the program of all fits without weights
-    loader = (
-        ArrayLoader(data, size, 0)
-        if is_even
-        else WeightedLoader(data, size, 0, sample_weight=np.asarray(weights))
-    )
-    settled = _Convergence(
-        tol * (rows if weights is None else float(weights.sum())),
-        _stays_close if by_gradient else _any_step,
-    )
-    done = 0 if state is None else int(state.step)
-    given = {"hyper": hyper} if state is None else {"state": state}
+    total = rows if weights is None else float(weights.sum())
+    convergence = _Convergence(tol * total, _stays_close if by_gradient else _has_small_step)
+    num_done = 0 if state is None else int(state.step)
+    start = {"hyper": hyper} if state is None else {"state": state}
     with warnings.catch_warnings():
-        # `n_init` is said once, for one component and for ten: in scikit-learn one component is no
-        # warning either.
+        # scikit-learn's `n_init` is no warning for a single component, where starts are equal
         warnings.simplefilter("ignore", EqualStartsWarning)
-        found = fit(
+        result = fit(
             alg,
-            loader,
+            _row_loader(data, size_with_padding(rows, least), weights),
             key=key,
-            num_steps=done + max_iter,
+            num_steps=num_done + max_iter,
             restarts=restarts,
-            callbacks=[settled],
+            callbacks=[convergence],
             steps_per_chunk=STEPS,
-            **given,  # type: ignore[arg-type]
+            **start,  # type: ignore[arg-type]
         )
-    return RowFit(found, settled.yes, int(found.state.step) - done, found.trace["elbo"])
+    num_steps = int(result.state.step) - num_done
+    return RowFit(result, convergence.is_reached, num_steps, result.trace["elbo"])
+
+
+def _row_loader(data: PyTree, size: int, weights: np.ndarray | None) -> ArrayLoader:
+    """The loader of weighted rows; equal weights share the program of all fits without weights."""
+    if weights is None or bool(np.all(weights == 1)):
+        return ArrayLoader(data, size, 0)
+    return WeightedLoader(data, size, 0, sample_weight=np.asarray(weights))
 
 
 @estimator
 class PartialFitMixin:
-    """Settings of estimators that can be fitted to one minibatch after the other."""
+    """Settings and steps of estimators that can be fitted to minibatches one by one."""
 
     _: dataclasses.KW_ONLY
     total_samples: Positive | None = None
@@ -130,7 +130,7 @@ class PartialFitMixin:
     learning_offset: NotNegative = 10.0
 
     def _has_posterior(self) -> bool:
-        """True where there is `partial_fit`; else raises AttributeError, which says why."""
+        """True if the estimator has `partial_fit`; else raises AttributeError with the reason."""
         if getattr(self, "inference", "variational") == "em":
             raise AttributeError(
                 "inference: expected 'variational' for partial_fit, got 'em'. EM reads all rows."
@@ -149,54 +149,55 @@ class PartialFitMixin:
         is_first: bool,
         least: int = LEAST,
     ) -> Fit:
-        """One stochastic step on a minibatch of `total_samples` groups (None: of all groups seen so
-        far)."""
-        own: Any = self
+        """One stochastic step on a minibatch of a set of `total_samples` groups (None: of all groups
+        seen so far)."""
+        this: Any = self
         size = int(np.shape(jax.tree.leaves(data)[0])[0])
-        own.n_samples_seen_ = size + (0 if is_first else own.n_samples_seen_)
-        total = float(
-            own.n_samples_seen_ if self.total_samples is None else max(self.total_samples, size)
-        )
-        loader = WeightedLoader(
-            data, size_with_padding(size, least), 0, sample_weight=np.ones(size), total=total
-        )
-        done = 0 if is_first else int(own.fit_.state.step)
-        given: dict[str, Any] = {"hyper": hyper()} if is_first else {"state": own.fit_.state}
-        own.n_batch_iter_ = done + 1
-        return fit(alg, loader, key=to_key(own.random_state), num_steps=done + 1, **given)
+        this.n_samples_seen_ = size + (0 if is_first else this.n_samples_seen_)
+        total = this.n_samples_seen_
+        if self.total_samples is not None:
+            total = max(self.total_samples, size)
+        padded_size = size_with_padding(size, least)
+        weights = np.ones(size)
+        loader = WeightedLoader(data, padded_size, 0, sample_weight=weights, total=float(total))
+        num_done = 0 if is_first else int(this.fit_.state.step)
+        start: dict[str, Any] = {"hyper": hyper()} if is_first else {"state": this.fit_.state}
+        this.n_batch_iter_ = num_done + 1
+        return fit(alg, loader, key=to_key(this.random_state), num_steps=num_done + 1, **start)
 
 
 class _Convergence:
-    """A callback: true where the bounds of every start since the last look have converged, by a
-    rule."""
+    """A callback that is true if the bounds of every start have converged, by a rule for the bounds
+    since its last call."""
 
     def __init__(self, tol: float, rule: Callable[[np.ndarray, float], bool]):
-        self.tol, self.yes = tol, False
+        self.tol = tol
+        self.is_reached = False
         self._rule = rule
         self._last: np.ndarray | None = None
 
     def __call__(self, progress: Progress) -> bool:
         elbo = progress.trace.get("restart_elbo", progress.trace["elbo"][:, None])
-        seen = elbo if self._last is None else np.concatenate([self._last, elbo])
+        bounds = elbo if self._last is None else np.concatenate([self._last, elbo])
         self._last = elbo[-1:]
-        self.yes = self._rule(seen, self.tol)
-        return self.yes
+        self.is_reached = self._rule(bounds, self.tol)
+        return self.is_reached
 
 
-def _any_step(bounds: np.ndarray, tol: float) -> bool:
-    """True where no start of (steps, starts) changed by `tol` in some step."""
+def _has_small_step(bounds: np.ndarray, tol: float) -> bool:
+    """True if in some step no start of (steps, starts) changed by `tol`."""
     return bool(np.any(np.all(np.abs(np.diff(bounds, axis=0)) < tol, axis=1)))
 
 
 def _stays_close(bounds: np.ndarray, tol: float) -> bool:
-    """True where each start of (steps, starts) stayed within `tol`. Where Adam turns, or on a slope
-    between two stretches, some steps change little with much left to gain."""
+    """True if each start of (steps, starts) stayed within `tol`. (A small step alone says little:
+    when Adam turns around, steps change little with much still to gain.)"""
     return bool(np.all(np.ptp(bounds, axis=0) < tol))
 
 
 @cache_by_value
 def allow_weights(emission: Emission) -> Emission:
-    """The emission with its check of whole numbers removed: the estimator has checked the data."""
+    """The emission without its check for whole numbers: the estimator has checked the data."""
     return dataclasses.replace(emission, check=_anything)
 
 
