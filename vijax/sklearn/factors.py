@@ -26,8 +26,8 @@ from vijax.xla.precision import enable_x64
 
 @estimator
 class FactorAnalysis(Transformer):
-    """Factor analysis: rows are linear in a few normal factors, plus noise with a variance for each
-    column.
+    """Factor analysis: rows are linear in a few normal factors, plus noise with one variance for
+    each column.
 
     Args:
       n_components: number of factors; None is the number of columns.
@@ -74,7 +74,9 @@ class FactorAnalysis(Transformer):
         self._check_settings()
         X = self._check_rows(X, reset=True)
         self.mean_ = X.mean(axis=0)
-        self._scale = _spreads(X, self.mean_) if self.noise == "diagonal" else _usual(X.std(axis=0))
+        self._scale: Any = _usual_spread(X.std(axis=0))
+        if self.noise == "diagonal":
+            self._scale = _spreads(X, self.mean_)
         size = X.shape[1] if self.n_components is None else self.n_components
         with enable_x64(True):
             model = factor_analysis(
@@ -86,25 +88,24 @@ class FactorAnalysis(Transformer):
                 rate=1e-3,
             )
             alg = em(model) if self.inference == "em" else cavi(model)
-            fitted = fit_rows(
-                alg, self._rescale(X), to_key(self.random_state), self.max_iter, self.tol
-            )
-            estimates = fitted.fit.estimates
+            key = to_key(self.random_state)
+            row_fit = fit_rows(alg, self._rescale(X), key, self.max_iter, self.tol)
+            estimates = row_fit.fit.estimates
             self.components_ = np.array(estimates["loadings"].mean()).T * self._scale
-            self.noise_variance_ = np.broadcast_to(
-                self._scale**2 / np.array(estimates["noise"].mean()), X.shape[1:]
-            )
-        self.loglike_ = list(
-            fitted.bounds / len(X) - np.log(np.broadcast_to(self._scale, X.shape[1:])).sum()
-        )
-        self._keep(fitted.fit, fitted.converged, fitted.n_iter)
+            variance = self._scale**2 / np.array(estimates["noise"].mean())
+            self.noise_variance_ = np.broadcast_to(variance, X.shape[1:])
+        log_scale = np.log(np.broadcast_to(self._scale, X.shape[1:])).sum()
+        self.loglike_ = list(row_fit.bounds / len(X) - log_scale)
+        self._keep(row_fit.fit, row_fit.converged, row_fit.n_iter)
         return self
 
     def transform(self, X: Any) -> Float[np.ndarray, "rows K"]:
         """Posterior means of the factors of rows."""
-        return self._apply_by_row(
-            X, lambda x: self.fit_.locals(self._rescale(x), key=jax.random.key(0))["x"].mean()
-        )
+
+        def factors(x: Any) -> Any:
+            return self.fit_.locals(self._rescale(x), key=jax.random.key(0))["x"].mean()
+
+        return self._apply_by_row(X, factors)
 
     def get_covariance(self) -> Float[np.ndarray, "D D"]:
         """The covariance of the model at its point estimates."""
@@ -126,12 +127,12 @@ class FactorAnalysis(Transformer):
         return float(self.score_samples(X).mean())
 
     def _law(self) -> LowRankNormal:
-        """The law of a row less the means, by its factors: float64 does not hold all eigenvalues of
-        the dense covariance of columns in very different units, or with little noise."""
+        """The law of a row less the means, in terms of its factors. For columns in very different
+        units, or with little noise, float64 does not hold all eigenvalues of the dense
+        covariance."""
         log_sd = 0.5 * np.log(self.noise_variance_)
-        return LowRankNormal(
-            jnp.zeros_like(log_sd), jnp.asarray(log_sd), jnp.asarray(self.components_.T)
-        )
+        loadings = jnp.asarray(self.components_.T)
+        return LowRankNormal(jnp.zeros_like(log_sd), jnp.asarray(log_sd), loadings)
 
     def _rescale(self, X: np.ndarray) -> np.ndarray:
         return (X - self.mean_) / self._scale
@@ -142,31 +143,30 @@ _precision = quick_jit(lambda law: law.precision)
 
 
 def _spreads(X: np.ndarray, mean: np.ndarray) -> Float[np.ndarray, " D"]:
-    """Standard deviations of columns, each judged in its own units; a column that is constant but
-    for rounding gets the usual one."""
+    """Standard deviations of columns; a column that is constant up to rounding gets the usual
+    one."""
     spread = X.std(axis=0)
     varies = spread > 16 * np.finfo(np.float64).eps * np.abs(mean)
-    return np.where(varies, spread, _usual(spread[varies]))
+    return np.where(varies, spread, _usual_spread(spread[varies]))
 
 
-def _usual(spread: np.ndarray) -> float:
-    """The root of the mean square; 1 where nothing varies."""
+def _usual_spread(spread: np.ndarray) -> float:
+    """The root of the mean square; 1 if nothing varies."""
     return float(np.sqrt(np.mean(spread**2))) if np.any(spread) else 1.0
 
 
 @estimator
 class GammaPoissonNMF(CountsMixin, PartialFitMixin, Transformer):
-    """Counts as sums of a few parts, X ~ Poisson(W H), with gamma priors of everything: a Bayesian
-    Kullback-Leibler NMF, in which parts that are not needed tend to lose their weight (Hoffman and
-    Blei 2015, section 4.3).
+    """Counts as sums of a few parts, X ~ Poisson(W H), with gamma priors of both factors: a
+    Bayesian Kullback-Leibler NMF, in which parts that are not needed tend to lose their weight
+    (Hoffman and Blei 2015, section 4.3).
 
     The rates W H are posterior means, and the priors pull them away from the maximum of the
-    likelihood: on the data that were fitted, scikit-learn's NMF has the smaller Kullback-Leibler
-    divergence. On counts that were left out the two are alike. Priors of 1 come nearer to the
-    fitted data, and predict worse.
+    likelihood: on the fitted data, scikit-learn's NMF has the smaller Kullback-Leibler divergence.
+    On held-out counts the two are alike. Priors of 1 fit the data more closely, and predict worse.
 
     Args:
-      n_components: most parts.
+      n_components: number of parts, at most.
       activation_prior: shape and rate of the gamma prior of the activations W; below 1 they are
           sparse.
       dictionary_prior: shape and rate of the gamma prior of the entries of H.
@@ -206,7 +206,7 @@ class GammaPoissonNMF(CountsMixin, PartialFitMixin, Transformer):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Finds the parts of counts X, (rows, features), none negative, dense or sparse (made
-        dense); weights that are not whole are taken as they are, and y is ignored. A
+        dense); they need not be whole numbers, and y is ignored. A
         `ConvergenceWarning` says that the bound had not converged after `max_iter` steps.
 
         Raises:
@@ -218,17 +218,16 @@ class GammaPoissonNMF(CountsMixin, PartialFitMixin, Transformer):
         with enable_x64(True):
             hyper = {"c": np.asarray(1.0 / X.mean())}
             alg = cavi(self._model(X.shape[1]))
-            fitted = fit_rows(
-                alg, X, to_key(self.random_state), self.max_iter, self.tol, hyper=hyper
-            )
-            self._keep(fitted.fit, fitted.converged, fitted.n_iter)
+            key = to_key(self.random_state)
+            row_fit = fit_rows(alg, X, key, self.max_iter, self.tol, hyper=hyper)
+            self._keep(row_fit.fit, row_fit.converged, row_fit.n_iter)
             self._describe()
-        self.n_samples_seen_ = len(X)  # `partial_fit` goes on from here
+        self.n_samples_seen_ = len(X)  # `partial_fit` continues from here
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Goes on with a minibatch of counts, by one stochastic step; the first call begins, and
-        its minibatch is the start of the parts. Raises as `fit` does."""
+        """Continues the fit with a minibatch of counts, by one stochastic step. The first call
+        starts the fit, with its minibatch as the start of the parts. Raises as `fit` does."""
         self._check_settings()
         is_first = not hasattr(self, "fit_")
         X = self._check_rows(X, reset=is_first)
@@ -257,9 +256,11 @@ class GammaPoissonNMF(CountsMixin, PartialFitMixin, Transformer):
 
     def transform(self, X: Any) -> Float[np.ndarray, "rows K"]:
         """The activations W of rows: posterior means."""
-        return self._apply_by_row(
-            X, lambda x: self.fit_.locals(x, key=jax.random.key(0))["activations"].mean()
-        )
+
+        def activations(x: Any) -> Any:
+            return self.fit_.locals(x, key=jax.random.key(0))["activations"].mean()
+
+        return self._apply_by_row(X, activations)
 
     def inverse_transform(self, X: Any) -> Float[np.ndarray, "rows D"]:
         """The rates W H of given activations."""

@@ -44,32 +44,32 @@ class GaussianComponents:
     centre_ = 0.0
 
     def _check_rows(self, X: Any, reset: bool) -> np.ndarray:
-        """X less the centre of the first rows, where these are far from zero: no digits of their
-        spread are lost."""
+        """X less the centre of the first rows, if they are far from zero, so that no digits of
+        their spread are lost."""
         X = super()._check_rows(X, reset)  # type: ignore[misc]
-        goes_on = getattr(self, "warm_start", False) and hasattr(self, "fit_")
-        if reset and not goes_on:
+        is_resumed = getattr(self, "warm_start", False) and hasattr(self, "fit_")
+        if reset and not is_resumed:
             self.centre_ = choose_centre(X)
         return X - self.centre_
 
     def _components(self, size: int, dim: int, prior: kinds.Settings | None = None) -> Emission:
-        """The observation model of so many components."""
-        return blurred(
-            kinds.make_emission(self.covariance_type, size, dim, prior), float(self.reg_covar)
-        )
+        """The observation model with `size` components."""
+        emission = kinds.make_emission(self.covariance_type, size, dim, prior)
+        return blurred(emission, float(self.reg_covar))
 
     def _emission(self, dim: int) -> Emission:
-        own: Any = self
-        return self._components(own.n_components, dim)
+        mixture: Any = self
+        return self._components(mixture.n_components, dim)
 
     def _places(self) -> Any:
-        """The places from which means are described."""
+        """The places from which `fit_` counts the means."""
         return 0.0
 
     def _describe(self, bounds: np.ndarray) -> None:
         super()._describe(bounds)  # type: ignore[misc]
-        own: Any = self
-        kind, point = self.covariance_type, own.fit_.estimates["components"].mean()
+        mixture: Any = self
+        kind = self.covariance_type
+        point = mixture.fit_.estimates["components"].mean()
         self.means_ = kinds.read_means(kind, point) + self._places() + self.centre_
         self.precisions_ = kinds.read_precisions(kind, point)
         self.covariances_ = kinds.invert_precisions(kind, self.precisions_)
@@ -85,7 +85,7 @@ class GaussianComponents:
 
 @estimator
 class GaussianPrior:
-    """The prior of Gaussian components with a posterior."""
+    """The prior of the components of a Gaussian mixture."""
 
     _: dataclasses.KW_ONLY
     mean_precision_prior: Positive | None = None
@@ -94,26 +94,31 @@ class GaussianPrior:
     covariance_prior: Any = None
 
     def _settings(self, X: np.ndarray, weights: np.ndarray) -> kinds.Settings:
-        """The prior for these rows and weights, which it sets as attributes."""
-        own: Any = self
-        kind, dim = own.covariance_type, X.shape[1]
-        chosen = lambda value, default: default if value is None else value
-        self.mean_precision_prior_ = chosen(self.mean_precision_prior, 1.0)
-        mean = mean_and_spread(X, weights)[0] + own.centre_
-        self.mean_prior_ = np.asarray(chosen(self.mean_prior, mean), np.float64)
-        self.degrees_of_freedom_prior_ = chosen(self.degrees_of_freedom_prior, float(dim))
-        spread = kinds.covariance_of_data(kind, X, weights) + own.reg_covar * kinds.identity(
-            kind, dim
+        """The prior for these rows and weights; sets it as attributes."""
+        mixture: Any = self
+        kind = mixture.covariance_type
+        dim = X.shape[1]
+        self.mean_precision_prior_ = _or_default(self.mean_precision_prior, 1.0)
+        mean = mean_and_spread(X, weights)[0] + mixture.centre_
+        self.mean_prior_ = np.asarray(_or_default(self.mean_prior, mean), np.float64)
+        self.degrees_of_freedom_prior_ = _or_default(self.degrees_of_freedom_prior, float(dim))
+        covariance = kinds.covariance_of_data(kind, X, weights)
+        covariance = covariance + mixture.reg_covar * kinds.identity(kind, dim)
+        self.covariance_prior_ = np.asarray(
+            _or_default(self.covariance_prior, covariance), np.float64
         )
-        self.covariance_prior_ = np.asarray(chosen(self.covariance_prior, spread), np.float64)
         settings = kinds.Settings(
-            self.mean_prior_ - own.centre_,
+            self.mean_prior_ - mixture.centre_,
             self.mean_precision_prior_,
             self.degrees_of_freedom_prior_,
             self.covariance_prior_,
         )
         kinds.check_prior(kind, settings, dim)
         return settings
+
+
+def _or_default(value: Any, default: Any) -> Any:
+    return default if value is None else value
 
 
 @estimator
@@ -138,10 +143,10 @@ class GaussianMixture(GaussianComponents, MixtureEstimator):
       weights_, means_, covariances_, precisions_, precisions_cholesky_: the estimates.
       converged_, n_iter_: whether the fit converged, and its steps.
       lower_bound_, lower_bounds_: mean log likelihood of a row, at the last step and at each.
-      places_: None; or (K, D), where a component is so far from zero, for its spread, that rounding
-        would hide it: then the means in `fit_` are differences from these places.
-      centre_: 0; or (D,), where all rows are far from zero for their extent: `fit_` and `places_`
-        then are of rows less this centre.
+      places_: None; or (K, D), if a component is so far from zero that rounding would hide its
+        spread: then the means in `fit_` are differences from these places.
+      centre_: 0; or (D,), if all rows are far from zero, compared with their extent: then `fit_`
+        and `places_` are for rows less this centre.
       fit_: the `vijax.Fit`.
 
     >>> X = np.array([[1.0, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
@@ -152,7 +157,7 @@ class GaussianMixture(GaussianComponents, MixtureEstimator):
 
     _: dataclasses.KW_ONLY
     means_init: Any = None
-    _classes = None  # probabilities of classes from which a fit begins again
+    _classes = None  # probabilities of classes from which a fit starts again
     places_ = None
 
     def bic(self, X: Any) -> float:
@@ -171,53 +176,53 @@ class GaussianMixture(GaussianComponents, MixtureEstimator):
         return em(mixture(self.emission_, init=start, prior_as_point=True), update=kl())
 
     def _emission(self, dim: int) -> Emission:
-        found = super()._emission(dim)
-        return found if self.places_ is None else around(found, self.places_)
+        emission = super()._emission(dim)
+        return emission if self.places_ is None else around(emission, self.places_)
 
     def _places(self) -> Any:
         return 0.0 if self.places_ is None else self.places_
 
     def _begin(self, X: np.ndarray) -> None:
-        self.places_ = self._classes = None
+        self.places_ = None
+        self._classes = None
 
-    def _improve(self, found: RowFit, X: np.ndarray, weights: np.ndarray) -> RowFit:
-        """A component that is too far from zero for its spread is fitted again, from a place near
-        it: see `vijax.models.emission.around`. A tied covariance is of all rows, and needs none."""
+    def _improve(self, row_fit: RowFit, X: np.ndarray, weights: np.ndarray) -> RowFit:
+        """The fit, or one from places near the components if one is too far from zero for its
+        spread: see `vijax.models.emission.around`. A tied covariance is that of all rows, and needs
+        none."""
         noise = float(self.reg_covar)
         if self.covariance_type == "tied" or not may_lose(X, noise):
-            return found
-        steps = found.n_iter
+            return row_fit
+        steps = row_fit.n_iter
         for _ in range(ROUNDS):
-            probs = apply_by_row(functools.partial(_class_probabilities, found.fit), X)
-            known = moments(X, probs, weights, self.covariance_type, noise)
-            if not is_lost(known, self._places()):
+            probs = apply_by_row(functools.partial(_class_probabilities, row_fit.fit), X)
+            components = moments(X, probs, weights, self.covariance_type, noise)
+            if not is_lost(components, self._places()):
                 break
-            self.places_, self._classes = known.mean, probs
-            found = self._fit_from(X, weights, None, 1)
-            steps += found.n_iter
+            self.places_ = components.mean
+            self._classes = probs
+            row_fit = self._fit_from(X, weights, None, 1)
+            steps += row_fit.n_iter
         self._classes = None
-        return found._replace(n_iter=steps)
+        return row_fit._replace(n_iter=steps)
 
     def _prior(self, X: np.ndarray, weights: np.ndarray) -> Product:
-        """The prior, which EM reads only where a start leaves a component without rows."""
-        dim, kind = X.shape[1], self.covariance_type
+        """The prior; EM reads it only if a start leaves a component without rows."""
+        dim = X.shape[1]
+        kind = self.covariance_type
         mean, sd = mean_and_spread(X, weights)
         spread = kinds.identity(kind, dim) * max(float((sd**2).mean()), 1e-12)
         settings = kinds.Settings(mean - self._places(), 0.01, dim + 2.0, (dim + 2.0) * spread)
         components = kinds.make_emission(kind, self.n_components, dim, settings).prior
-        return Product(
-            {
-                "components": components,
-                "weights": Dirichlet.from_concentration(np.ones(self.n_components)),
-            }
-        )
+        shares = Dirichlet.from_concentration(np.ones(self.n_components))
+        return Product({"components": components, "weights": shares})
 
     def _describe(self, bounds: np.ndarray) -> None:
         super()._describe(bounds / self.fit_.trace["num_groups"][-1])
 
 
 def _class_probabilities(fit: Any, rows: Any) -> Any:
-    """Probabilities of the components of rows."""
+    """Probabilities of the components, given rows."""
     return fit.locals(rows, key=jax.random.key(0))["z"].probs
 
 
@@ -227,7 +232,7 @@ class BayesianGaussianMixture(GaussianPrior, GaussianComponents, PartialFitMixtu
     of this name.
 
     Args:
-      n_components: most components; those that are not needed lose their weight.
+      n_components: number of components at most; components that are not needed lose their weight.
       covariance_type, reg_covar, max_iter, n_init, init_params, random_state, warm_start: as in
           `GaussianMixture`.
       tol: the bound of all rows together has converged when it changes by less from one step to the
@@ -248,8 +253,7 @@ class BayesianGaussianMixture(GaussianPrior, GaussianComponents, PartialFitMixtu
       weights_, means_: posterior means.
       covariances_, precisions_, precisions_cholesky_: from the posterior means of the precisions.
       weight_concentration_: concentration of the weights' posterior; for the process a pair, for
-          the first n_components
-        - 1 sticks.
+          the first n_components - 1 sticks.
       mean_precision_, degrees_of_freedom_: parameters of the posterior.
       mean_prior_, covariance_prior_, mean_precision_prior_, degrees_of_freedom_prior_,
         weight_concentration_prior_: the priors that were used.
@@ -290,46 +294,36 @@ class BayesianGaussianMixture(GaussianPrior, GaussianComponents, PartialFitMixtu
         return make(self.emission_, init=self._start(), prior_as_point=True)
 
     def _prior(self, X: np.ndarray, weights: np.ndarray) -> Product:
-        kind, dim, size = self.covariance_type, X.shape[1], self.n_components
-        given = self.weight_concentration_prior
-        self.weight_concentration_prior_ = 1.0 / size if given is None else given
+        kind = self.covariance_type
+        size = self.n_components
+        self.weight_concentration_prior_ = _or_default(self.weight_concentration_prior, 1.0 / size)
         settings = self._settings(X, weights)
-        settings = settings.times(size) if kind == "tied" else settings
-        components = kinds.make_emission(kind, size, dim, settings).prior
+        if kind == "tied":
+            settings = settings.times(size)
+        components = kinds.make_emission(kind, size, X.shape[1], settings).prior
         concentration = np.float64(self.weight_concentration_prior_)
         if self._is_process:
-            return Product(
-                {
-                    "components": components,
-                    "sticks": stick_breaking.dirichlet_process(concentration, size - 1),
-                }
-            )
-        return Product(
-            {
-                "components": components,
-                "weights": Dirichlet.from_concentration(np.full(size, concentration)),
-            }
-        )
+            sticks = stick_breaking.dirichlet_process(concentration, size - 1)
+            return Product({"components": components, "sticks": sticks})
+        shares = Dirichlet.from_concentration(np.full(size, concentration))
+        return Product({"components": components, "weights": shares})
 
     def _describe(self, bounds: np.ndarray) -> None:
         super()._describe(bounds)
-        q = self.fit_.posterior
-        components = q["components"]
+        q: Any = self.fit_.posterior
+        self.weight_concentration_: Any
         if self._is_process:
-            self.weight_concentration_: Any = (
-                np.array(q["sticks"].alpha),
-                np.array(q["sticks"].beta),
-            )
+            sticks = q["sticks"]
+            self.weight_concentration_ = np.array(sticks.alpha), np.array(sticks.beta)
         else:
             self.weight_concentration_ = np.array(q["weights"].concentration)
         self.mean_precision_, self.degrees_of_freedom_ = _strengths(
-            self.covariance_type, components, self.n_components
+            self.covariance_type, q["components"], self.n_components
         )
 
 
 def _strengths(kind: str, q: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """kappa and nu of each component, (K,); for tied nu is one number, the share of one
-    component."""
+    """kappa and nu of each component, (K,); for tied nu is one number, the share of a component."""
     strength = np.array(q.strength)
     if kind == "diag":
         return strength[:, 0], 2.0 * np.array(q.shape)[:, 0]

@@ -33,21 +33,17 @@ class _Process(PredictorSettings):
         """The start of the length: about the distance between two rows."""
         if not isinstance(self.kernel, str):
             return {}
-        usual = np.sqrt(2.0 * features.var(axis=0).sum()) or 1.0
-        length = usual if self.length_scale is None else self.length_scale
-        return {
-            "scale": self.scale,
-            "length": np.broadcast_to(
-                length, (features.shape[1],) if self._lengths(features.shape[1]) > 1 else ()
-            ),
-        }
+        length = self.length_scale
+        if length is None:
+            length = np.sqrt(2.0 * features.var(axis=0).sum()) or 1.0
+        lengths = self._lengths(features.shape[1])
+        shape = (lengths,) if lengths > 1 else ()
+        return {"scale": self.scale, "length": np.broadcast_to(length, shape)}
 
     def _learnt(self) -> tuple[str, ...]:
-        return (
-            ("scale", "length")
-            if self.optimizer is not None and isinstance(self.kernel, str)
-            else ()
-        )
+        if self.optimizer is None or not isinstance(self.kernel, str):
+            return ()
+        return ("scale", "length")
 
     def _lengths(self, dim: int) -> int:
         return dim if self.ard else 1
@@ -66,12 +62,12 @@ class GaussianProcessRegressor(_Process, PredictorRegressor):
       length_scale: first value of the kernel's length; None is the usual distance between two rows.
       scale: first value of the predictor's standard deviation.
       ard: a length for each column.
-      optimizer: "adam", or None: the kernel stays as it is (the likelihood's own hyperparameters
-          are still learnt).
+      optimizer: "adam", or None: the kernel stays as it is (hyperparameters of the likelihood are
+          still learnt).
       learning_rate: learning rate of Adam.
       max_iter: most steps.
-      tol: the bound has converged when it changes by less, per row, in ten steps where
-        hyperparameters are learnt, and in one where they are not.
+      tol: the bound has converged when it changes by less, per row, in ten steps if
+        hyperparameters are learnt, else in one step.
       random_state: an integer for results that can be repeated.
 
     Attributes:
@@ -97,8 +93,8 @@ class GaussianProcessRegressor(_Process, PredictorRegressor):
 
 @estimator
 class GaussianProcessClassifier(_Process, PredictorClassifier):
-    """Classes by Gaussian processes through a logistic likelihood, one against the rest where there
-    are more than two.
+    """Classes by Gaussian processes through a logistic likelihood; with more than two classes, one
+    against the rest.
 
     Args:
       kernel, length_scale, scale, ard, optimizer, learning_rate, max_iter, tol, random_state: as in
@@ -106,8 +102,8 @@ class GaussianProcessClassifier(_Process, PredictorClassifier):
 
     Attributes:
       classes_: the classes.
-      hyperparameters_: learnt hyperparameters of the kernel of each class (of two classes, only the
-          second).
+      hyperparameters_: learnt hyperparameters of the kernel of each class (with two classes, only
+          of the second).
       lower_bound_: the bound on log p(y), summed over these.
       converged_, n_iter_: whether the fit converged, and its steps.
       fit_: the `vijax.Fit` of each class.

@@ -42,7 +42,7 @@ _paths = quick_jit(jax.vmap(lambda z: z.mode()))
 class HiddenMarkovModel(PartialFitMixin, VijaxEstimator):
     """A hidden Markov model, with Gaussian or Poisson emissions.
 
-    X holds all sequences, one below the other, and `lengths` holds their lengths (None: X is one
+    X holds all sequences, one below the other, and `lengths` their lengths (None: X is one
     sequence), as in hmmlearn.
 
     Args:
@@ -70,7 +70,7 @@ class HiddenMarkovModel(PartialFitMixin, VijaxEstimator):
       means_, covariances_: for Gaussian emissions; rates_: for Poisson emissions.
       converged_, n_iter_, lower_bound_: whether the fit converged, its steps, and the bound on log
           p(X).
-      places_: as of `GaussianMixture`, for states.
+      places_: as in `GaussianMixture`, for states.
       fit_: the `vijax.Fit`.
 
     >>> X = np.concatenate([np.zeros((20, 1)), np.full((15, 1), 9.0), np.zeros((5, 1))])
@@ -109,20 +109,19 @@ class HiddenMarkovModel(PartialFitMixin, VijaxEstimator):
         self.places_ = None
         with enable_x64(True):
             key = to_key(self.random_state)
-            found = self._fit_sequences(X, sequences, key)
+            row_fit = self._fit_sequences(X, sequences, key)
             for _ in range(ROUNDS):
-                places = self._find_places(X, sequences, found.fit)
+                places = self._find_places(X, sequences, row_fit.fit)
                 if places is None:
                     break
                 self.places_ = places
-                found = self._fit_sequences(
-                    X, sequences, key
-                )  # of the same key: the states have the same numbers
-            self.fit_ = found.fit
+                # The same key: the states have the same numbers
+                row_fit = self._fit_sequences(X, sequences, key)
+            self.fit_ = row_fit.fit
             self._describe()
-        self.lower_bound_ = float(found.bounds[-1])
-        self._keep(found.fit, found.converged, found.n_iter)
-        self.n_samples_seen_ = len(sequences[0])  # `partial_fit` goes on from here
+        self.lower_bound_ = float(row_fit.bounds[-1])
+        self._keep(row_fit.fit, row_fit.converged, row_fit.n_iter)
+        self.n_samples_seen_ = len(sequences[0])  # `partial_fit` continues from here
         return self
 
     def _fit_sequences(self, X: np.ndarray, sequences: Any, key: Any) -> RowFit:
@@ -132,38 +131,34 @@ class HiddenMarkovModel(PartialFitMixin, VijaxEstimator):
         return fit_rows(alg, sequences, key, self.max_iter, tol, self.n_init, hyper, least=1)
 
     def _find_places(self, X: np.ndarray, sequences: Any, fit: Any) -> np.ndarray | None:
-        """Places near the states, where rounding hides the spread of one (see
+        """Places near the states, if rounding hides the spread of one (see
         `vijax.models.emission.around`). A prior of variances keeps them too wide for that."""
+        if self.emission != "gaussian" or self.inference != "em":
+            return None
         noise = float(self.reg_covar)
-        is_open = (
-            self.emission == "gaussian"
-            and self.inference == "em"
-            and self.covariance_type != "tied"
-        )
-        if not is_open or not may_lose(X, noise):
+        if self.covariance_type == "tied" or not may_lose(X, noise):
             return None
         laws = fit.locals(pad(sequences, least=1), key=jax.random.key(0))["z"]
         probs = np.asarray(laws.probs)[: len(sequences[0])][sequences[1]]
-        known = moments(X, probs, np.ones(len(X)), self.covariance_type, noise)
-        return known.mean if is_lost(known, self._origins()) else None
+        states = moments(X, probs, np.ones(len(X)), self.covariance_type, noise)
+        return states.mean if is_lost(states, self._origins()) else None
 
     def _origins(self) -> Any:
         return 0.0 if self.places_ is None else self.places_
 
     @available_if(PartialFitMixin._has_posterior)
     def partial_fit(self, X: Any, y: Any = None, lengths: Any = None) -> Self:
-        """Goes on with a minibatch of sequences, as `fit` takes them, by one stochastic step. The
-        first call begins, and sets the prior. With EM there is no such method. Raises as `fit`
-        does."""
+        """Continues the fit with a minibatch of sequences, as `fit` takes them, by one stochastic
+        step. The first call starts the fit and sets the prior. EM has no such method. Raises as
+        `fit` does."""
         self._check_settings()
         is_first = not hasattr(self, "fit_")
         X = self._check_rows(X, reset=is_first)
         sequences = to_sequences(X, lengths)
         with enable_x64(True):
             alg = svi(self._model(X.shape[1]), step_size=self._steps())
-            self.fit_ = self._fit_part(
-                alg, sequences, lambda: {"prior": self._prior(X)}, is_first, least=1
-            )
+            hyper = lambda: {"prior": self._prior(X)}
+            self.fit_ = self._fit_part(alg, sequences, hyper, is_first, least=1)
             self._describe()
         self.lower_bound_ = float(self.fit_.trace["elbo"][-1])
         return self
@@ -181,8 +176,8 @@ class HiddenMarkovModel(PartialFitMixin, VijaxEstimator):
         check_is_fitted(self)
         data = to_sequences(self._check_rows(X, reset=False), lengths)
         with enable_x64(True):
-            found = self.fit_.score(pad(data, least=1), key=jax.random.key(0))
-        return float(found.log_probs[: len(data[0])].sum())
+            score = self.fit_.score(pad(data, least=1), key=jax.random.key(0))
+        return float(score.log_probs[: len(data[0])].sum())
 
     def sample(
         self, n_samples: int = 1
@@ -193,10 +188,10 @@ class HiddenMarkovModel(PartialFitMixin, VijaxEstimator):
         rng = check_random_state(self.random_state)
         key = jax.random.key(rng.randint(2**31 - 1))
         states = np.asarray(_path(self.startprob_, self.transmat_, n_samples, key))
-        drawn = np.zeros((n_samples, self.n_features_in_))
+        draws = np.zeros((n_samples, self.n_features_in_))
         for k in np.unique(states):
-            drawn[states == k] = self._draws(rng, k, int(np.sum(states == k)))
-        return drawn, states
+            draws[states == k] = self._draws(rng, k, int(np.sum(states == k)))
+        return draws, states
 
     def _draws(self, rng: Any, state: int, size: int) -> np.ndarray:
         dim = self.n_features_in_
@@ -206,23 +201,20 @@ class HiddenMarkovModel(PartialFitMixin, VijaxEstimator):
         return rng.multivariate_normal(self.means_[state], matrix, size)
 
     def _read_steps(self, X: Any, lengths: Any, read: Any) -> np.ndarray:
-        """The results of `read` for the law of each path, with the sequences one below the other
-        again."""
+        """The results of `read` for the law of each path, the sequences one below the other."""
         check_is_fitted(self)
         data = to_sequences(self._check_rows(X, reset=False), lengths)
         with enable_x64(True):
-            read_of = np.asarray(
-                read(self.fit_.locals(pad(data, least=1), key=jax.random.key(0))["z"])
-            )
-        return read_of[: len(data[0])][data[1]]
+            laws = self.fit_.locals(pad(data, least=1), key=jax.random.key(0))["z"]
+            results = np.asarray(read(laws))
+        return results[: len(data[0])][data[1]]
 
     def _emission(self, dim: int) -> Emission:
         if self.emission == "poisson":
             return allow_weights(poisson(self.n_components, dim))
-        made = blurred(
-            kinds.make_emission(self.covariance_type, self.n_components, dim), float(self.reg_covar)
-        )
-        return made if self.places_ is None else around(made, self.places_)
+        emission = kinds.make_emission(self.covariance_type, self.n_components, dim)
+        emission = blurred(emission, float(self.reg_covar))
+        return emission if self.places_ is None else around(emission, self.places_)
 
     def _model(self, dim: int) -> Any:
         return hmm(self._emission(dim), prior_as_point=True)
@@ -232,13 +224,14 @@ class HiddenMarkovModel(PartialFitMixin, VijaxEstimator):
         return em(model, update=kl()) if self.inference == "em" else cavi(model)
 
     def _prior(self, X: np.ndarray) -> Product:
-        kind, (_, dim), size = self.covariance_type, X.shape, self.n_components
+        kind = self.covariance_type
+        dim = X.shape[1]
+        size = self.n_components
         if self.emission == "poisson":
             components: Any = prior_of_rates(size, X)
         else:
-            covariance = kinds.covariance_of_data(
-                kind, X, np.ones(len(X))
-            ) + self.reg_covar * kinds.identity(kind, dim)
+            covariance = kinds.covariance_of_data(kind, X, np.ones(len(X)))
+            covariance = covariance + self.reg_covar * kinds.identity(kind, dim)
             settings = kinds.Settings(X.mean(axis=0) - self._origins(), 1.0, float(dim), covariance)
             components = kinds.make_emission(kind, size, dim, settings).prior
         initial = Dirichlet.from_concentration(np.full(size, float(self.startprob_prior)))
@@ -246,11 +239,10 @@ class HiddenMarkovModel(PartialFitMixin, VijaxEstimator):
         return Product({"initial": initial, "transition": rows, "components": components})
 
     def _describe(self) -> None:
-        found = self.fit_.estimates
-        self.startprob_, self.transmat_ = (
-            _normalise(found[name].mean()) for name in ("initial", "transition")
-        )
-        point = found["components"].mean()
+        estimates = self.fit_.estimates
+        self.startprob_ = _normalise(estimates["initial"].mean())
+        self.transmat_ = _normalise(estimates["transition"].mean())
+        point = estimates["components"].mean()
         if self.emission == "poisson":
             self.rates_ = np.array(point)
             return
@@ -269,8 +261,8 @@ _path = quick_jit(path, static_argnums=2)
 
 
 def to_sequences(X: np.ndarray, lengths: Any) -> tuple[Float[np.ndarray, "N T D"], np.ndarray]:
-    """Sequences as a padded array and the mask of their steps; T is rounded up, so that others
-    share it.
+    """Sequences as a padded array and the mask of their steps; T is rounded up to a size that other
+    data share.
 
     Raises:
       ValueError: lengths that are not positive whole numbers, or do not add up to the rows.
@@ -280,13 +272,9 @@ def to_sequences(X: np.ndarray, lengths: Any) -> tuple[Float[np.ndarray, "N T D"
     (2, 2, [3, 2])
     """
     sizes = np.array([len(X)]) if lengths is None else np.atleast_1d(np.asarray(lengths))
-    whole = sizes.ndim == 1 and np.all(sizes == np.floor(sizes)) and np.all(sizes >= 1)
-    require(
-        whole and sizes.sum() == len(X),
-        "lengths",
-        f"whole numbers that add up to {len(X)} rows",
-        sizes,
-    )
+    are_integers = sizes.ndim == 1 and np.all(sizes == np.floor(sizes)) and np.all(sizes >= 1)
+    expected = f"whole numbers that add up to {len(X)} rows"
+    require(are_integers and sizes.sum() == len(X), "lengths", expected, sizes)
     steps = size_with_padding(int(sizes.max()))
     mask = np.arange(steps) < sizes[:, None]
     y = np.zeros((*mask.shape, X.shape[1]))

@@ -20,14 +20,13 @@ from vijax.sklearn.parts.predictor_estimators import (
 from vijax.sklearn.parts.predictor_fits import Observation, linear_model
 from vijax.spreads import spread_or_one
 
-OF_INTERCEPT = 10.0
-"""The prior standard deviation of the intercept, in units of that of the coefficients."""
+INTERCEPT_SCALE = 10.0
+"""Prior standard deviation of the intercept, in units of that of the coefficients."""
 
 
 @estimator
 class _Linear(PredictorSettings):
-    """The parts that linear estimators share: columns about their means, in units of their
-    spreads."""
+    """The parts that linear estimators share. Columns are centred and scaled by their spreads."""
 
     _: dataclasses.KW_ONLY
     prior_scale: Positive = 1.0
@@ -47,11 +46,11 @@ class _Linear(PredictorSettings):
               same as two rows.
 
         Raises:
-          ValueError: an argument out of its range, missing numbers, impossible observations, one
-              class alone.
+          ValueError: an argument out of its range, missing numbers, impossible observations, only
+              one class.
         """
-        base: Any = self
-        return base._fit(X, y, sample_weight)
+        predictor: Any = self
+        return predictor._fit(X, y, sample_weight)
 
     def _prepare(self, X: np.ndarray, weights: np.ndarray) -> None:
         mean, spread = mean_and_spread(X, weights)
@@ -60,11 +59,9 @@ class _Linear(PredictorSettings):
 
     def _features(self, X: np.ndarray) -> np.ndarray:
         scaled = (X - self._mean) / self._spread
-        return (
-            np.column_stack([scaled, np.full(len(X), OF_INTERCEPT)])
-            if self.fit_intercept
-            else scaled
-        )
+        if not self.fit_intercept:
+            return scaled
+        return np.column_stack([scaled, np.full(len(X), INTERCEPT_SCALE)])
 
     def _start(self, features: np.ndarray) -> dict[str, Any]:
         return {"prior_scale": self.prior_scale}
@@ -119,13 +116,14 @@ class BayesianGLM(_Linear, PredictorRegressor):
 
     def _describe(self, dim: int) -> None:
         mean, spread, intercept = self._coefficients(self.fit_)
-        self.coef_, self.coef_std_ = self._unit * mean, self._unit * spread
+        self.coef_ = self._unit * mean
+        self.coef_std_ = self._unit * spread
         self.intercept_ = self._shift + self._unit * intercept
 
 
 class BayesianLogisticRegression(_Linear, PredictorClassifier):
-    """Logistic regression with a Gaussian prior of its coefficients, one against the rest where
-    there are more than two classes.
+    """Logistic regression with a Gaussian prior of its coefficients; with more than two classes,
+    one against the rest.
 
     Args:
       prior_scale, learn_prior_scale, fit_intercept, learning_rate, max_iter, tol, random_state: as
@@ -150,5 +148,7 @@ class BayesianLogisticRegression(_Linear, PredictorClassifier):
 
     def _describe(self) -> None:
         coefficients = [self._coefficients(fit) for fit in self.fit_]
-        self.coef_, self.coef_std_ = (np.stack([one[i] for one in coefficients]) for i in range(2))
-        self.intercept_ = np.array([one[2] for one in coefficients])
+        means, spreads, intercepts = zip(*coefficients, strict=True)
+        self.coef_ = np.stack(means)
+        self.coef_std_ = np.stack(spreads)
+        self.intercept_ = np.array(intercepts)

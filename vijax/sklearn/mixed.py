@@ -34,8 +34,8 @@ from vijax.xla.precision import enable_x64
 
 @estimator
 class _FormulaEstimator(VijaxEstimator):
-    """The parts that both estimators share. All draws are of a key that `fit` draws, so that a
-    fitted estimator gives the same answer each time."""
+    """The parts that both estimators share. All draws use a key that `fit` draws, so that a fitted
+    estimator gives the same answer each time."""
 
     formula: str | None = None
     _: dataclasses.KW_ONLY
@@ -47,14 +47,15 @@ class _FormulaEstimator(VijaxEstimator):
     random_state: Any = None
 
     def _frame(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
-        """The table of `fit`, and its response, of any kind."""
+        """The table of `fit`, and its response, both checked."""
         self._check_settings()
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
         require_plain("y", y, may_be_dates=isinstance(self, ClassifierMixin))
-        frame, y = to_table(self, X, True, response_name(self.formula)), column_or_1d(y, warn=True)
+        frame = to_table(self, X, True, response_name(self.formula))
+        y = column_or_1d(y, warn=True)
         check_consistent_length(frame, y)
         return frame, y
 
@@ -62,15 +63,15 @@ class _FormulaEstimator(VijaxEstimator):
         """Fits the model of a family to a table and a response."""
         text, self._response = complete_formula(self.formula, self.groups, frame)
         self._read_columns = named_columns(parse(text), with_response=False)
-        kept, weights = weigh_rows(np.arange(len(frame)), sample_weight)
-        table = frame.assign(**{self._response: y}).iloc[kept]
+        rows, weights = weigh_rows(np.arange(len(frame)), sample_weight)
+        table = frame.assign(**{self._response: y}).iloc[rows]
         with enable_x64(True):
             self._key = to_key(self.random_state)
             self.model_: Glmm = glmm(
                 text, table, family, priors=self.priors, weights=weights, nodes=self.nodes
             )
-            given: Any = {"key": self._key, "richer": True, "max_gradients": self.max_gradients}
-            self.fit_ = auto(self.model_, self.model_.data, **given)
+            options: Any = {"key": self._key, "richer": True, "max_gradients": self.max_gradients}
+            self.fit_ = auto(self.model_, self.model_.data, **options)
             self.summary_ = _reorder(self.fit_.summary(), self.model_.names)
         self.verdict_ = self.fit_.report.verdict
         if not self.fit_.report.usable:
@@ -87,14 +88,13 @@ class _FormulaEstimator(VijaxEstimator):
             key_draws, key_new = keys.split(self._key)
             draws = self.model_.draws(self.fit_, key_draws, self.num_draws)
             for new in self.model_.design.read_rows(table).new_levels:
-                said = f"{new}: their effects are drawn from the law of groups."
-                warnings.warn(f"{type(self).__name__}: {said}", UserWarning, stacklevel=4)
+                text = f"{new}: their effects are drawn from the law of groups."
+                warnings.warn(f"{type(self).__name__}: {text}", UserWarning, stacklevel=4)
             eta = self.model_.predictors(draws, table, key_new)
-            expected = self.model_.law.mean(
-                self.model_.density_form.law_parameters(draws.named), eta
-            )
-        # Draws of a row side by side: its mean then does not depend on how many rows there are.
-        return np.ascontiguousarray(np.moveaxis(expected, 0, -1)).mean(-1)
+            parameters = self.model_.density_form.law_parameters(draws.named)
+            means = self.model_.law.mean(parameters, eta)
+        # The draws of a row are adjacent, so that their mean does not depend on the other rows.
+        return np.ascontiguousarray(np.moveaxis(means, 0, -1)).mean(-1)
 
 
 @estimator
@@ -102,11 +102,11 @@ class MixedModelRegressor(RegressorMixin, _FormulaEstimator):
     """A regression by a formula, with effects of groups: `vijax.glmm` fitted by `vijax.auto`.
 
     Args:
-      formula: "~ x + (x | g)", or "y ~ x + (x | g)", terms as in `vijax.glmm`. None: all columns of
-          X.
+      formula: "~ x + (x | g)", or "y ~ x + (x | g)", with terms as in `vijax.glmm`. None: all
+        columns of X.
       family: law of the response, as in `vijax.glmm`.
-      groups: without a formula, the columns that name groups, each with an intercept `(1 | g)`; the
-          others are terms.
+      groups: without a formula, the columns that name groups, each with an intercept `(1 | g)`;
+        the other columns are terms.
       priors, nodes: as in `vijax.glmm`.
       max_gradients: as in `vijax.auto`.
       num_draws: draws of the posterior behind each prediction.
@@ -165,18 +165,17 @@ class MixedModelRegressor(RegressorMixin, _FormulaEstimator):
 
     def _prediction(self, X: Any, level: float) -> Prediction:
         check_is_fitted(self)
-        given: Any = {"key": self._key, "level": level, "num_draws": self.num_draws}
+        options: Any = {"key": self._key, "level": level, "num_draws": self.num_draws}
         table = to_table(self, X, False)
         with enable_x64(True):
-            return self.model_.predict(self.fit_, table, **given)
+            return self.model_.predict(self.fit_, table, **options)
 
     def log_predictive(self, X: Any, y: Any) -> Float[np.ndarray, " rows"]:
         """Log predictive density of each observation."""
         check_is_fitted(self)
         require_plain("y", y)
-        table = to_table(self, X, False).assign(
-            **{self._response: _numbers(column_or_1d(y, warn=True))}
-        )
+        response = {self._response: _numbers(column_or_1d(y, warn=True))}
+        table = to_table(self, X, False).assign(**response)
         with enable_x64(True):
             log_probs = self.model_.log_lik(self.fit_, self._key, self.num_draws, table=table)
         return logsumexp(log_probs, axis=0) - np.log(len(log_probs))
@@ -214,17 +213,16 @@ class MixedModelClassifier(ClassifierMixin, _FormulaEstimator):
         Raises:
           ValueError: as there, or only one class.
         """
-        categories = getattr(getattr(y, "dtype", None), "categories", ())
-        is_ordered = self.family == "cumulative" and getattr(
-            getattr(y, "dtype", None), "ordered", False
-        )
+        dtype = getattr(y, "dtype", None)
+        categories = getattr(dtype, "categories", ())
+        is_ordered = self.family == "cumulative" and getattr(dtype, "ordered", False)
         frame, y = self._frame(X, y)
         check_classification_targets(y)
-        _, _, seen = weigh_rows(np.arange(len(frame)), sample_weight, y)
-        present = np.unique(seen)
-        self.classes_ = (
-            np.array([c for c in categories if c in set(present)]) if is_ordered else present
-        )
+        _, _, weighted_y = weigh_rows(np.arange(len(frame)), sample_weight, y)
+        self.classes_ = np.unique(weighted_y)
+        if is_ordered:
+            present = set(self.classes_)
+            self.classes_ = np.array([label for label in categories if label in present])
         if len(self.classes_) < 2:
             raise ValueError(
                 f"Classifier can't train when only one class is present: {self.classes_}."
@@ -235,16 +233,15 @@ class MixedModelClassifier(ClassifierMixin, _FormulaEstimator):
         elif len(self.classes_) == 2:
             self._fit_table("bernoulli", frame, numbers, sample_weight)
         else:
-            named = require_extra("pandas", "sklearn").Categorical.from_codes(
-                numbers, self.classes_.astype(str)
-            )
-            self._fit_table("categorical", frame, named, sample_weight)
+            pandas = require_extra("pandas", "sklearn")
+            labels = pandas.Categorical.from_codes(numbers, self.classes_.astype(str))
+            self._fit_table("categorical", frame, labels, sample_weight)
         return self
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "rows classes"]:
         """The probability of each class, all unknowns integrated over their posterior."""
-        expected = self._mean_response(X)
-        return np.stack([1 - expected, expected], 1) if expected.ndim == 1 else expected
+        probs = self._mean_response(X)
+        return np.stack([1 - probs, probs], 1) if probs.ndim == 1 else probs
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""
@@ -253,7 +250,7 @@ class MixedModelClassifier(ClassifierMixin, _FormulaEstimator):
 
 
 def _class_numbers(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """The number of each class; 0 of one that has no weight."""
+    """The number of each label's class; 0 for a class without weight."""
     places = {label: i for i, label in enumerate(classes.tolist())}
     return np.array([places.get(label, 0) for label in labels.tolist()])
 

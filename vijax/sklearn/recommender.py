@@ -76,8 +76,8 @@ class PoissonFactorization(MinibatchTransformer):
     random_state: Any = None
 
     def fit(self, X: Any, y: Any = None, covariates: Any = None) -> Self:
-        """Finds the weights of items from X, (users, items), dense or sparse, none negative, and the
-        weights of covariates; y is ignored.
+        """Finds the weights of items from X, (users, items), dense or sparse, none negative, and
+        the weights of covariates; y is ignored.
 
         Raises:
           ValueError: an argument out of its range; numbers that are negative or missing; covariates

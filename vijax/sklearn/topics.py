@@ -1,4 +1,4 @@
-"""Topic models as estimators: fitting in passes, documents' shares, bounds and perplexity."""
+"""Topic models as estimators: fits in passes, shares of documents, bounds and perplexity."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TopicEstimator(MinibatchTransformer):
 
     @abc.abstractmethod
     def _plan(self, num_words: int) -> tuple[Algorithm, int | None]:
-        """The algorithm, and how many documents it reads at a time (None: all)."""
+        """The algorithm, and the number of documents that it reads at a time (None: all)."""
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Finds the topics of documents X: counts, (documents, words), dense or sparse, whole
@@ -58,29 +58,28 @@ class TopicEstimator(MinibatchTransformer):
         require(X.sum() > 0, "X", "documents with words", "only empty documents")
         with working_precision(X):
             alg, size = self._plan(X.shape[1])
-            self._run_passes(alg, X, BagLoader.from_matrix(X, size, to_seed(self.random_state)))
+            loader = BagLoader.from_matrix(X, size, to_seed(self.random_state))
+            self._run_passes(alg, X, loader)
             self._describe()
         self.bound_ = self._perplexity(X)
         return self
 
     def transform(self, X: Any, *, normalize: bool = True) -> Float[np.ndarray, "docs K"]:
-        """Expected topic shares of documents X, as `fit` takes them; times the number of words of
-        the document where they are not to `normalize`.
+        """Expected topic shares of documents X, as `fit` takes them; unless `normalize`, times the
+        number of words of the document.
 
         Raises:
           NotFittedError: `fit` has not been called.
           ValueError: negative or missing numbers, or another number of words than in `fit`.
         """
         check_is_fitted(self)
-        given = self._check_matrix(X, "transform", reset=False)
-        X = to_least_precision(given)
+        matrix = self._check_matrix(X, "transform", reset=False)
+        X = to_least_precision(matrix)
         with working_precision(X):
-            shares = self._per_document(X, read_shares).astype(answer_type(given))
-        return (
-            shares
-            if normalize
-            else shares * np.asarray(X.sum(axis=1)).reshape(-1, 1).astype(shares.dtype)
-        )
+            shares = self._per_document(X, read_shares).astype(answer_type(matrix))
+        if normalize:
+            return shares
+        return shares * np.asarray(X.sum(axis=1)).reshape(-1, 1).astype(shares.dtype)
 
     def score(self, X: Any, y: Any = None) -> float:
         """The sum over documents of a lower bound on their log probability under the fitted topics.
@@ -106,24 +105,25 @@ class TopicEstimator(MinibatchTransformer):
             return float(self._per_document(X, read_bounds).sum(dtype=np.float64))
 
     def _run_passes(self, alg: Algorithm, X: Any, loader: BagLoader) -> None:
-        """Runs `max_iter` passes, and looks at the perplexity of the data at regular intervals."""
-        key, state, before = to_key(self.random_state), None, np.inf
-        max_iter, evaluate_every = self.max_iter, self.evaluate_every
-        stops = (
-            [*range(evaluate_every, max_iter, evaluate_every), max_iter]
-            if evaluate_every > 0
-            else [max_iter]
-        )
+        """Runs `max_iter` passes; stops early if the perplexity of the data, computed every
+        `evaluate_every` passes, has converged."""
+        key = to_key(self.random_state)
+        state = None
+        last = np.inf
+        evaluates = self.evaluate_every > 0
+        stops = [self.max_iter]
+        if evaluates:
+            stops = [*range(self.evaluate_every, self.max_iter, self.evaluate_every), *stops]
         for passes in stops:
-            self.fit_ = fit(
-                alg, loader, key=key, num_steps=passes * loader.steps_per_epoch, state=state
-            )
-            self.n_iter_, state = passes, self.fit_.state
-            if evaluate_every > 0:
+            num_steps = passes * loader.steps_per_epoch
+            self.fit_ = fit(alg, loader, key=key, num_steps=num_steps, state=state)
+            self.n_iter_ = passes
+            state = self.fit_.state
+            if evaluates:
                 self.bound_ = self._perplexity(X)
-                if abs(before - self.bound_) < self.perp_tol:
+                if abs(last - self.bound_) < self.perp_tol:
                     break
-                before = self.bound_
+                last = self.bound_
         self.n_batch_iter_ = self.n_iter_ * loader.steps_per_epoch
 
 
@@ -135,8 +135,7 @@ class LatentDirichletAllocation(TopicEstimator):
       n_components: number of topics.
       doc_topic_prior: concentration of the documents' topic shares; None is 1 / n_components.
       topic_word_prior: concentration of the topics' word probabilities; None is 1 / n_components.
-        An array (n_components, words), as of `vijax.topics.seeded`, gives topics words of their
-        own.
+        An array (n_components, words), as from `vijax.topics.seeded`, gives topics seed words.
       learning_method: "batch" (coordinate ascent on all documents), "online" (stochastic steps on
         minibatches), or "structured", which scikit-learn does not have: SSVI-A with the CVB0
         E-step, on minibatches, whose topics predict held-out words better.
@@ -144,15 +143,15 @@ class LatentDirichletAllocation(TopicEstimator):
       learning_offset: tau, 0 or more: larger values damp the first steps.
       max_iter: passes over the data.
       batch_size: documents of a minibatch; None: all.
-      evaluate_every: passes between looks at the training perplexity, which stop the fit where it
-        has converged; 0 or less: never.
+      evaluate_every: passes between evaluations of the training perplexity, which stop the fit
+        once it has converged; 0 or less: never.
       total_samples: for `partial_fit`, the number of documents in all.
       perp_tol: with `evaluate_every`, the perplexity has converged when it changes by less than
           this.
-      mean_change_tol: a document's E-step ends where a round changes its topic counts by less, on
+      mean_change_tol: a document's E-step ends when a round changes its topic counts by less, on
           average.
       max_doc_update_iter: most rounds of a document's E-step.
-      n_jobs: ignored, as is `verbose`: XLA uses the cores there are.
+      n_jobs: ignored, as is `verbose`: XLA uses all cores.
       verbose: see `n_jobs`.
       random_state: an integer for results that can be repeated.
 
@@ -193,7 +192,8 @@ class LatentDirichletAllocation(TopicEstimator):
     def _algorithm(self, method: str, num_words: int) -> Algorithm:
         alpha = 1 / self.n_components if self.doc_topic_prior is None else self.doc_topic_prior
         eta = 1 / self.n_components if self.topic_word_prior is None else self.topic_word_prior
-        self.doc_topic_prior_, self.topic_word_prior_ = alpha, eta
+        self.doc_topic_prior_ = alpha
+        self.topic_word_prior_ = eta
         model = lda(self.n_components, num_words, alpha=alpha, eta=eta)
         mean_field = estep.mean_field(self.max_doc_update_iter, self.mean_change_tol)
         if method == "batch":
@@ -212,8 +212,8 @@ class LatentDirichletAllocation(TopicEstimator):
 SHARES_ESTEP = estep.proximal_gradient(
     vector_monte_carlo(64, antithetic=True, matched=True), refine=16
 )
-"""The E-step of shares that are asked for: each document is for itself, and no average over others
-levels its noise."""
+"""The E-step of `transform`: each document is answered alone, so that no average over documents
+reduces the noise of its draws."""
 
 
 @estimator
@@ -223,9 +223,9 @@ class CorrelatedTopicModel(TopicEstimator):
 
     Args:
       n_components: number of topics, 2 or more.
-      topic_word_prior: concentration of the topics' word probabilities (EM reads it where a word
-          was not seen).
-      n_samples: draws of each document's shares by which its bound is estimated, an even number.
+      topic_word_prior: concentration of the topics' word probabilities (EM reads it for words that
+          were not seen).
+      n_samples: draws of each document's shares that estimate its bound, an even number.
       max_iter, evaluate_every, perp_tol, random_state: as in `LatentDirichletAllocation`; and for
         `partial_fit` batch_size, total_samples, learning_decay, learning_offset.
 
@@ -237,9 +237,9 @@ class CorrelatedTopicModel(TopicEstimator):
       n_iter_: number of passes done.
       fit_: the `vijax.Fit`.
 
-    Shares are found by draws that depend on the words of a document alone. Those of `transform`
-    have a standard deviation of up to .01 by these draws, and are up to .02 from their exact means
-    under the fitted topics (60 short documents, three topics).
+    Shares are found by draws that depend only on the words of a document. The shares of `transform`
+    have a standard deviation of up to .01 from these draws, and are up to .02 from their exact
+    means under the fitted topics (60 short documents, three topics).
 
     >>> X = np.array([[3, 1, 0, 0], [2, 2, 0, 0], [0, 0, 2, 3], [0, 0, 4, 1]])
     >>> CorrelatedTopicModel(n_components=2, random_state=0).fit(X).topic_correlation_.shape
@@ -258,23 +258,24 @@ class CorrelatedTopicModel(TopicEstimator):
     def _stochastic(self, num_columns: int) -> Algorithm:
         return self._algorithm(num_columns, step_size=self._steps())
 
-    def _algorithm(self, num_words: int, **more: Any) -> Algorithm:
+    def _algorithm(self, num_words: int, **options: Any) -> Algorithm:
         step = estep.proximal_gradient(
             vector_monte_carlo(8, antithetic=True, matched=True), max_iters=5
         )
         model = ctm(
             self.n_components, num_words, eta=self.topic_word_prior, num_samples=self.n_samples
         )
-        return em(model, estep=step, **more)
+        return em(model, estep=step, **options)
 
     def _reading_spec(self, read: Any) -> Spec:
         spec = super()._reading_spec(read)
         return spec._replace(estep=SHARES_ESTEP) if read is read_shares else spec
 
     def _describe(self) -> None:
-        found = self.fit_.estimates
-        self.components_ = np.array(found["topics"].mean())
-        logits = jax.tree.map(np.array, found["logits"].mean())
-        self.topic_mean_, self.topic_covariance_ = logits.mean, np.linalg.inv(logits.precision)
+        estimates = self.fit_.estimates
+        self.components_ = np.array(estimates["topics"].mean())
+        logits = jax.tree.map(np.array, estimates["logits"].mean())
+        self.topic_mean_ = logits.mean
+        self.topic_covariance_ = np.linalg.inv(logits.precision)
         spread = np.sqrt(np.diag(self.topic_covariance_))
         self.topic_correlation_ = self.topic_covariance_ / np.outer(spread, spread)

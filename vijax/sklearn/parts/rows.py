@@ -149,8 +149,8 @@ class PartialFitMixin:
         is_first: bool,
         least: int = LEAST,
     ) -> Fit:
-        """One stochastic step on a minibatch of a set of `total_samples` groups (None: of all groups
-        seen so far)."""
+        """One stochastic step on a minibatch of a set of `total_samples` groups (None: of all
+        groups seen so far)."""
         this: Any = self
         size = int(np.shape(jax.tree.leaves(data)[0])[0])
         this.n_samples_seen_ = size + (0 if is_first else this.n_samples_seen_)
