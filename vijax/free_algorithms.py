@@ -247,7 +247,9 @@ def aevb(
     free_updates = dict.fromkeys(model.free_names, update)
     _complete(choices, "estimator", mean_field() if conjugate else estimator, free_estimators)
     _complete(choices, "update", kl() if conjugate else update, free_updates)
-    schedule = robbins_monro(offset=10.0, kappa=0.6) if conjugate else constant()
+    schedule: Schedule = constant()
+    if conjugate:
+        schedule = robbins_monro(offset=10.0, kappa=0.6)
     learnt = choices.pop("learn", tuple(model.hyper))
     if not isinstance(learnt, Learn):
         learnt = learn(*learnt, optimizer=optimizer)

@@ -154,7 +154,9 @@ def _ascent(
         search.point = Point(x, value, 0.5 * float(promised) if pairs else np.inf)
         if (promised < 2 * enough and pairs) or stopped():
             break
-        size = 1.0 if pairs else min(1.0, 1.0 / max(float(np.linalg.norm(slope)), 1e-30))
+        size = 1.0
+        if not pairs:
+            size = min(1.0, 1.0 / max(float(np.linalg.norm(slope)), 1e-30))
         for _ in range(30):
             new_value, new_slope = yield x + size * direction
             gain = new_value - value

@@ -103,8 +103,9 @@ def grow(
     require_on_host("vijax.grow", data, key)
     check_key(key)
     require_integers(start=start, most=most, patience=patience, laps_each=laps_each)
-    size = max(LEAST_SLOTS, 1 << (2 * start - 1).bit_length()) if slots is None else slots
-    size = min(size, most)
+    if slots is None:
+        slots = max(LEAST_SLOTS, 1 << (2 * start - 1).bit_length())
+    size = min(slots, most)
     expected = f"at most the number of slots, {size}"
     require(start <= size, "start", expected, start, "Raise most, or slots.")
     with interrupt_flag() as interrupted:

@@ -89,7 +89,9 @@ def begin(task: Task, setting: Setting, key: PRNGKeyArray, start: int) -> Presen
     change = np.zeros((num_slots, number))
     change[places, np.arange(number)] = 1.0
     q = laps.map_slots(task.axes, q, model_prior(small), jnp.asarray(change), setting.prior)
-    local = restarts.first_words(setting.alg.spec.model, task.batches) if task.has_topics else None
+    local = None
+    if task.has_topics:
+        local = restarts.first_words(setting.alg.spec.model, task.batches)
     return settle(Present(task, setting, q, local))
 
 

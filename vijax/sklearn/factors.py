@@ -18,7 +18,7 @@ from vijax.families.vector.free_normals import LowRankNormal
 from vijax.inference import estep
 from vijax.models.factors.factor_analysis import factor_analysis
 from vijax.models.factors.gap_nmf import gap_nmf
-from vijax.sklearn.parts.base import Transformer, estimator, to_key
+from vijax.sklearn.parts.base import Transformer, estimator, or_default, to_key
 from vijax.sklearn.parts.rows import CountsMixin, PartialFitMixin, fit_rows
 from vijax.xla.compiler import quick_jit
 from vijax.xla.precision import enable_x64
@@ -77,7 +77,7 @@ class FactorAnalysis(Transformer):
         self._scale: Any = _usual_spread(X.std(axis=0))
         if self.noise == "diagonal":
             self._scale = _spreads(X, self.mean_)
-        size = X.shape[1] if self.n_components is None else self.n_components
+        size = or_default(self.n_components, X.shape[1])
         with enable_x64(True):
             model = factor_analysis(
                 X.shape[1],

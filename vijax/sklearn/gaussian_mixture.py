@@ -20,7 +20,7 @@ from vijax.models.formulas.weighted import mean_and_spread
 from vijax.models.mixtures.mixture import dp_mixture, mixture
 from vijax.sklearn.mixtures import MixtureEstimator, PartialFitMixture
 from vijax.sklearn.parts import covariances as kinds
-from vijax.sklearn.parts.base import apply_by_row, estimator
+from vijax.sklearn.parts.base import apply_by_row, estimator, or_default
 from vijax.sklearn.parts.far import (
     ROUNDS,
     choose_centre,
@@ -98,14 +98,14 @@ class GaussianPrior:
         mixture: Any = self
         kind = mixture.covariance_type
         dim = X.shape[1]
-        self.mean_precision_prior_ = _or_default(self.mean_precision_prior, 1.0)
+        self.mean_precision_prior_ = or_default(self.mean_precision_prior, 1.0)
         mean = mean_and_spread(X, weights)[0] + mixture.centre_
-        self.mean_prior_ = np.asarray(_or_default(self.mean_prior, mean), np.float64)
-        self.degrees_of_freedom_prior_ = _or_default(self.degrees_of_freedom_prior, float(dim))
+        self.mean_prior_ = np.asarray(or_default(self.mean_prior, mean), np.float64)
+        self.degrees_of_freedom_prior_ = or_default(self.degrees_of_freedom_prior, float(dim))
         covariance = kinds.covariance_of_data(kind, X, weights)
         covariance = covariance + mixture.reg_covar * kinds.identity(kind, dim)
         self.covariance_prior_ = np.asarray(
-            _or_default(self.covariance_prior, covariance), np.float64
+            or_default(self.covariance_prior, covariance), np.float64
         )
         settings = kinds.Settings(
             self.mean_prior_ - mixture.centre_,
@@ -115,10 +115,6 @@ class GaussianPrior:
         )
         kinds.check_prior(kind, settings, dim)
         return settings
-
-
-def _or_default(value: Any, default: Any) -> Any:
-    return default if value is None else value
 
 
 @estimator
@@ -172,7 +168,9 @@ class GaussianMixture(GaussianComponents, MixtureEstimator):
         return kinds.num_parameters(self.covariance_type, *self.means_.shape)
 
     def _algorithm(self) -> Algorithm:
-        start = self._start() if self._classes is None else start_from_classes(self._classes)
+        start = self._start()
+        if self._classes is not None:
+            start = start_from_classes(self._classes)
         return em(mixture(self.emission_, init=start, prior_as_point=True), update=kl())
 
     def _emission(self, dim: int) -> Emission:
@@ -180,7 +178,7 @@ class GaussianMixture(GaussianComponents, MixtureEstimator):
         return emission if self.places_ is None else around(emission, self.places_)
 
     def _places(self) -> Any:
-        return 0.0 if self.places_ is None else self.places_
+        return or_default(self.places_, 0.0)
 
     def _begin(self, X: np.ndarray) -> None:
         self.places_ = None
@@ -296,7 +294,7 @@ class BayesianGaussianMixture(GaussianPrior, GaussianComponents, PartialFitMixtu
     def _prior(self, X: np.ndarray, weights: np.ndarray) -> Product:
         kind = self.covariance_type
         size = self.n_components
-        self.weight_concentration_prior_ = _or_default(self.weight_concentration_prior, 1.0 / size)
+        self.weight_concentration_prior_ = or_default(self.weight_concentration_prior, 1.0 / size)
         settings = self._settings(X, weights)
         if kind == "tied":
             settings = settings.times(size)

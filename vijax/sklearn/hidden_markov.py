@@ -22,7 +22,14 @@ from vijax.models.emission import Emission, around, blurred, poisson
 from vijax.models.series.hmm import hmm
 from vijax.models.series.sequences import path
 from vijax.sklearn.parts import covariances as kinds
-from vijax.sklearn.parts.base import VijaxEstimator, estimator, pad, size_with_padding, to_key
+from vijax.sklearn.parts.base import (
+    VijaxEstimator,
+    estimator,
+    or_default,
+    pad,
+    size_with_padding,
+    to_key,
+)
 from vijax.sklearn.parts.far import ROUNDS, is_lost, may_lose, moments
 from vijax.sklearn.parts.rows import (
     PartialFitMixin,
@@ -144,7 +151,7 @@ class HiddenMarkovModel(PartialFitMixin, VijaxEstimator):
         return states.mean if is_lost(states, self._origins()) else None
 
     def _origins(self) -> Any:
-        return 0.0 if self.places_ is None else self.places_
+        return or_default(self.places_, 0.0)
 
     @available_if(PartialFitMixin._has_posterior)
     def partial_fit(self, X: Any, y: Any = None, lengths: Any = None) -> Self:
@@ -271,7 +278,7 @@ def to_sequences(X: np.ndarray, lengths: Any) -> tuple[Float[np.ndarray, "N T D"
     >>> y.shape[0], y.shape[2], mask.sum(axis=1).tolist()
     (2, 2, [3, 2])
     """
-    sizes = np.array([len(X)]) if lengths is None else np.atleast_1d(np.asarray(lengths))
+    sizes = np.atleast_1d(np.asarray(or_default(lengths, len(X))))
     are_integers = sizes.ndim == 1 and np.all(sizes == np.floor(sizes)) and np.all(sizes >= 1)
     expected = f"whole numbers that add up to {len(X)} rows"
     require(are_integers and sizes.sum() == len(X), "lengths", expected, sizes)

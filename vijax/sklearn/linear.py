@@ -54,8 +54,10 @@ class _Linear(PredictorSettings):
 
     def _prepare(self, X: np.ndarray, weights: np.ndarray) -> None:
         mean, spread = mean_and_spread(X, weights)
-        self._mean = mean if self.fit_intercept else np.zeros(X.shape[1])
         self._spread = spread_or_one(spread, mean)
+        self._mean = mean
+        if not self.fit_intercept:
+            self._mean = np.zeros(X.shape[1])
 
     def _features(self, X: np.ndarray) -> np.ndarray:
         scaled = (X - self._mean) / self._spread

@@ -24,7 +24,7 @@ from vijax.families.discrete import stick_breaking
 from vijax.inference.compose import Algorithm
 from vijax.models.emission import Emission, poisson
 from vijax.models.mixtures.mixture import mixture
-from vijax.sklearn.parts.base import VijaxEstimator, estimator, to_key
+from vijax.sklearn.parts.base import VijaxEstimator, estimator, or_default, to_key
 from vijax.sklearn.parts.rows import (
     CountsMixin,
     PartialFitMixin,
@@ -289,9 +289,7 @@ class PoissonMixture(CountsMixin, PartialFitMixture):
 
     def _prior(self, X: np.ndarray, weights: np.ndarray) -> Product:
         size = self.n_components
-        concentration = 1.0 / size
-        if self.weight_concentration_prior is not None:
-            concentration = float(self.weight_concentration_prior)
+        concentration = float(or_default(self.weight_concentration_prior, 1.0 / size))
         shares = Dirichlet.from_concentration(np.full(size, concentration))
         rates = prior_of_rates(size, X, self.rate_shape_prior, self.rate_prior, weights)
         return Product({"components": rates, "weights": shares})

@@ -87,11 +87,11 @@ class PoissonFactorization(MinibatchTransformer):
         X = self._counts(X, "fit", reset=True)
         require(X.sum() > 0, "X", "users that took something", "none")
         with working_precision(X):
-            numbers = None if covariates is None else _check_covariates(covariates, X)
+            numbers = _check_covariates(covariates, X)
             learnt: Any = ()
             if numbers is not None:
                 learnt = learn("user_weights", optimizer=optax.adam(RATE))
-            model = self._model(X.shape[1], 0 if numbers is None else numbers.shape[1])
+            model = self._model(X.shape[1], _width(numbers))
             seed = to_seed(self.random_state)
             loader = BagLoader.from_matrix(X, self.batch_size, seed, covariates=numbers)
             is_full = loader.steps_per_epoch == 1
@@ -135,10 +135,12 @@ class PoissonFactorization(MinibatchTransformer):
         matrix = self._check_matrix(X, "transform", reset=False)
         X = to_least_precision(matrix)
         with working_precision(X):
-            numbers = None if covariates is None else _check_covariates(covariates, X)
-            width = 0 if self.covariate_weights_ is None else len(self.covariate_weights_)
-            got = 0 if numbers is None else numbers.shape[1]
-            require(width == got, "covariates", f"{width} numbers of each user, as in fit", got)
+            numbers = _check_covariates(covariates, X)
+            width = 0
+            if self.covariate_weights_ is not None:
+                width = len(self.covariate_weights_)
+            expected = f"{width} numbers of each user, as in fit"
+            require(width == _width(numbers), "covariates", expected, _width(numbers))
             weights = self._per_document(X, _read_weights, numbers)
         return weights.astype(answer_type(matrix))
 
@@ -157,21 +159,27 @@ class PoissonFactorization(MinibatchTransformer):
         the others. y is ignored."""
         check_is_fitted(self)
         X = self._counts(X, "score", reset=False)
-        shown = _sparse(X)
+        visible = _sparse(X)
         if hidden is None:
-            shown, hidden = hide(shown)
+            visible, hidden = hide(visible)
         else:
             hidden = _sparse(hidden)
-        users = self.transform(scipy.sparse.csr_matrix(shown), covariates)
-        return ranking(users, self.components_.T, shown, hidden).mean
+        users = self.transform(scipy.sparse.csr_matrix(visible), covariates)
+        return ranking(users, self.components_.T, visible, hidden).mean
 
 
-def _check_covariates(covariates: Any, X: Any) -> Float[np.ndarray, "users D"]:
-    """Covariates of the users of X, in its precision."""
+def _check_covariates(covariates: Any, X: Any) -> Float[np.ndarray, "users D"] | None:
+    """Covariates of the users of X, in its precision; None without any."""
+    if covariates is None:
+        return None
     numbers = check_numbers("covariates", covariates, X.dtype)
     expected = f"a row for each of the {X.shape[0]} users"
     require(len(numbers) == X.shape[0], "covariates", expected, numbers.shape)
     return numbers
+
+
+def _width(covariates: np.ndarray | None) -> int:
+    return 0 if covariates is None else covariates.shape[1]
 
 
 def _sparse(X: Any) -> Any:

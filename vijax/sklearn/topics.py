@@ -29,7 +29,7 @@ from vijax.sklearn.parts.bags import (
     to_least_precision,
     to_seed,
 )
-from vijax.sklearn.parts.base import estimator, to_key, working_precision
+from vijax.sklearn.parts.base import estimator, or_default, to_key, working_precision
 
 
 @estimator
@@ -190,8 +190,8 @@ class LatentDirichletAllocation(TopicEstimator):
         return self._algorithm(method, num_columns)
 
     def _algorithm(self, method: str, num_words: int) -> Algorithm:
-        alpha = 1 / self.n_components if self.doc_topic_prior is None else self.doc_topic_prior
-        eta = 1 / self.n_components if self.topic_word_prior is None else self.topic_word_prior
+        alpha = or_default(self.doc_topic_prior, 1 / self.n_components)
+        eta = or_default(self.topic_word_prior, 1 / self.n_components)
         self.doc_topic_prior_ = alpha
         self.topic_word_prior_ = eta
         model = lda(self.n_components, num_words, alpha=alpha, eta=eta)

@@ -27,7 +27,14 @@ from vijax.inference.compose import Algorithm
 from vijax.inference.spec import Spec
 from vijax.inference.step_size import robbins_monro
 from vijax.predict.questions import infer
-from vijax.sklearn.parts.base import Transformer, cast, estimator, to_key, working_precision
+from vijax.sklearn.parts.base import (
+    Transformer,
+    cast,
+    estimator,
+    or_default,
+    to_key,
+    working_precision,
+)
 from vijax.sklearn.parts.inputs import check_input
 from vijax.xla import keys
 
@@ -94,7 +101,7 @@ class BagLoader:
         steps = max(1, round(documents / (batch_size or documents)))
         buckets = length_buckets(bags.lengths, bags.tokens, num_parts=steps)
         stream = Minibatches(bags, tuple(map(_round_up, buckets)), steps, seed)
-        return cls(stream, documents if total is None else int(total), reshuffled)
+        return cls(stream, int(or_default(total, documents)), reshuffled)
 
     @property
     def num_words(self) -> float:
@@ -149,12 +156,13 @@ def to_least_precision(X: Any) -> Any:
     ['float32', 'float32', 'float64', 'float32', 'float64']
     """
     rounded = X.astype(np.float32)
-    numbers = X.data if scipy.sparse.issparse(X) else X
-    rounded_numbers = rounded.data if scipy.sparse.issparse(rounded) else rounded
-    is_exact = np.array_equal(
-        np.asarray(numbers, np.float64), np.asarray(rounded_numbers, np.float64)
-    )
+    is_exact = np.array_equal(_entries(X), _entries(rounded))
     return rounded if is_exact else X.astype(np.float64)
+
+
+def _entries(X: Any) -> np.ndarray:
+    """The stored entries of a sparse matrix, or all entries of a dense one, in float64."""
+    return np.asarray(X.data if scipy.sparse.issparse(X) else X, np.float64)
 
 
 def answer_type(X: Any) -> Any:

@@ -140,6 +140,11 @@ class Transformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VijaxEstima
         return tags
 
 
+def or_default(value: Any, default: Any) -> Any:
+    """The value of a setting, or its default for None."""
+    return default if value is None else value
+
+
 def to_key(random_state: Any) -> PRNGKeyArray:
     """A key of JAX from a `random_state` of scikit-learn: None, an integer or a `RandomState`."""
     return jax.random.key(check_random_state(random_state).randint(np.iinfo(np.int32).max))

@@ -24,7 +24,14 @@ from vijax.inference.compose import Algorithm
 from vijax.inference.step_size import robbins_monro
 from vijax.models.emission import Emission
 from vijax.models.formulas.weighted import mean_and_spread
-from vijax.sklearn.parts.base import LEAST, as_dense, estimator, size_with_padding, to_key
+from vijax.sklearn.parts.base import (
+    LEAST,
+    as_dense,
+    estimator,
+    or_default,
+    size_with_padding,
+    to_key,
+)
 from vijax.sklearn.parts.inputs import check_input, require_plain
 from vijax.xla.by_value import cache_by_value
 
@@ -50,7 +57,7 @@ class WeightedLoader(ArrayLoader):
 
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
         """Batches of steps start, ..., stop - 1."""
-        total: Any = np.float64(self.sample_weight.sum() if self.total is None else self.total)
+        total: Any = np.float64(or_default(self.total, self.sample_weight.sum()))
         for batch in super().batches(start, stop):
             weights: Any = np.zeros(len(np.asarray(batch.weights)))
             weights[: len(self.sample_weight)] = self.sample_weight
