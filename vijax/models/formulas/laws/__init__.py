@@ -1,7 +1,6 @@
 """Laws of a response given its predictor, by the names that Bambi and brms have for them.
 
-`LAWS` has a row for each. A law is in the module of its kind: counts, amounts, shares, classes.
-What a formula makes of a law is no matter of this folder.
+`LAWS` lists them. Each is in the module of its kind: counts, amounts, shares, classes.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ def wald(aux: Aux, trials: Any) -> Likelihood:
     lam = aux["lam"]
 
     def log_prob(y: Any, z: Array) -> Array:
-        apart = y * jnp.exp(-z) - 1.0
-        return 0.5 * jnp.log(lam) - HALF_LOG_TWO_PI - 1.5 * jnp.log(y) - 0.5 * lam * apart**2 / y
+        excess = y * jnp.exp(-z) - 1.0
+        return 0.5 * jnp.log(lam) - HALF_LOG_TWO_PI - 1.5 * jnp.log(y) - 0.5 * lam * excess**2 / y
 
     def sample(key: PRNGKeyArray, z: Array) -> Array:
         """By the two roots of the quadratic equation of a chi-squared draw (Michael, Schucany and

@@ -1,4 +1,4 @@
-"""Laws of counts, with zeros of their own too."""
+"""Laws of counts, also with extra zeros or cut off at zero."""
 
 from __future__ import annotations
 
@@ -78,9 +78,8 @@ def hurdle(counts_law: Callable[[Aux, Any], Likelihood]) -> Callable[[Aux, Any],
 
         def log_prob(y: Any, z: Array) -> Array:
             z = jnp.minimum(z, MOST)
-            log_positive = jnp.log(
-                -jnp.expm1(_log_none(aux, jnp.maximum(z, LEAST)))
-            )  # log P(y > 0)
+            log_zero = _log_none(aux, jnp.maximum(z, LEAST))
+            log_positive = jnp.log(-jnp.expm1(log_zero))  # log P(y > 0)
             share = jnp.where(y == 0, jnp.log1p(-psi), jnp.log(psi))
             return share + (y > 0) * (counts.log_prob(y, z) - log_positive)
 
