@@ -210,8 +210,8 @@ def _check_potentials(
 ) -> tuple[Array, Array, Array, Array]:
     """The potentials, with unary potentials zero on padded steps, and the mask; ValueError if
     shapes do not fit."""
-    got = f"shape {initial.shape}"
-    require(initial.ndim == 1, "initial", "potentials of shape (K,)", got, "Use jax.vmap.")
+    shape = f"shape {initial.shape}"
+    require(initial.ndim == 1, "initial", "potentials of shape (K,)", shape, "Use jax.vmap.")
     k = initial.shape[0]
     is_table = unary.ndim == 2 and unary.shape[0] >= 1 and unary.shape[1] == k
     require(is_table, "unary", f"shape (T, {k})", unary.shape)

@@ -233,14 +233,14 @@ class DirichletByWord(StoredByRow):
         prior = _total(self.base, len(self.entries))
         value = parts - special.stirling_divergence(total, jnp.broadcast_to(prior, total.shape))
 
-        def by_dense() -> Array:
+        def dense_kl() -> Array:
             base = jnp.broadcast_to(self.base.T, self.entries.shape[::-1])
             return self.dense().kl(Dirichlet(base))
 
         # If a word is more than half of a topic, large terms cancel in `value`, but on paper in
         # the formula of the dense law.
         is_dominated = jnp.any(largest > 0.5 * total)
-        return jax.lax.cond(is_dominated, by_dense, lambda: clip_rounding(value))
+        return jax.lax.cond(is_dominated, dense_kl, lambda: clip_rounding(value))
 
     def _parts_of_divergence(self) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
         """For each topic the sum of the words' terms of the divergence, and the largest

@@ -102,12 +102,14 @@ class Dirichlet(Family):
     def marginal_laws(self) -> BetaLaw:
         c = self.concentration
 
-        def sum_before(x: Array) -> Array:  # for each component the sum of all earlier components
+        def exclusive_cumsum(
+            x: Array,
+        ) -> Array:  # for each component the sum of all earlier components
             total = jnp.cumsum(x, axis=-1)
             return jnp.concatenate([jnp.zeros_like(x[..., :1]), total[..., :-1]], axis=-1)
 
-        before = sum_before(c)
-        after = jnp.flip(sum_before(jnp.flip(c, -1)), -1)
+        before = exclusive_cumsum(c)
+        after = jnp.flip(exclusive_cumsum(jnp.flip(c, -1)), -1)
         return BetaLaw(c, before + after)  # not C - c_v, which cancels
 
     def mode(self) -> Float[Array, "*batch v"]:
