@@ -18,8 +18,8 @@ TIMES = {
 
 
 def unmasked(values: Any) -> Any:
-    """The array of a masked one: its masked cells are NaN, and integers with some are floats.
-    Anything else as it is.
+    """A masked array as a plain one, with NaN in masked cells; integers with masked cells become
+    floats. Anything else is unchanged.
 
     >>> unmasked(np.ma.array([1, 2, 3], mask=[False, True, False]))
     array([ 1., nan,  3.])
@@ -38,7 +38,7 @@ def to_array(values: Any, name: str = "data") -> np.ndarray:
     """A NumPy array of an array, a table or a column of pandas, polars or pyarrow, or nested lists.
 
     Raises:
-      ValueError: a column of a table is of dates, times or durations.
+      ValueError: a column of a table has dates, times or durations.
 
     >>> to_array([[1, 2], [3, 4]]).shape
     (2, 2)
@@ -48,24 +48,24 @@ def to_array(values: Any, name: str = "data") -> np.ndarray:
 
 
 def require_no_times(table: Any, name: str = "data") -> None:
-    """Raises ValueError at a table or a column of pandas, polars or pyarrow with a column of
+    """Raises ValueError for a table or a column of pandas, polars or pyarrow with a column of
     times."""
-    for column, kind in _columns_of_times(table):
+    for column, kind in _time_columns(table):
         where = "" if column is None else f" in column {column!r}"
         raise ValueError(f"{name}: expected numbers, got {kind}{where}. {TIMES[kind]}")
 
 
-def _columns_of_times(table: Any) -> list[tuple[str | None, str]]:
-    """The columns of times: the name of each, None for a column alone, and the kind of time."""
+def _time_columns(table: Any) -> list[tuple[str | None, str]]:
+    """The name, None for a single column, and the kind of time of each column of times."""
     library = type(table).__module__.partition(".")[0]
     if library not in ("pandas", "polars", "pyarrow"):
         return []
-    named = ((name, _kind_of_time(library, dtype)) for name, dtype in _types(library, table))
-    return [(name, kind) for name, kind in named if kind]
+    kinds = [(name, _time_kind(library, dtype)) for name, dtype in _types(library, table)]
+    return [(name, kind) for name, kind in kinds if kind]
 
 
 def _types(library: str, table: Any) -> list[tuple[str | None, Any]]:
-    """The type of each column, by its name; a column alone has none."""
+    """The name and the type of each column; a single column has the name None."""
     if library == "pyarrow":
         if hasattr(table, "schema"):
             return [(field.name, field.type) for field in table.schema]
@@ -76,8 +76,8 @@ def _types(library: str, table: Any) -> list[tuple[str | None, Any]]:
     return list(zip(map(str, table.columns), types, strict=True))
 
 
-def _kind_of_time(library: str, dtype: Any) -> str:
-    """The kind of time that a type of a library is, in words; "" for another type."""
+def _time_kind(library: str, dtype: Any) -> str:
+    """The kind of time of a type of a library, in words; "" for another type."""
     if library == "pandas":
         kind = getattr(dtype, "kind", "")
         is_period = type(dtype).__name__ == "PeriodDtype"
