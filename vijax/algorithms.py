@@ -412,8 +412,7 @@ def _site_update(inner_steps: int, mean: str) -> Update | None:
 
 
 def a_third(share: float) -> Schedule:
-    """Step size 1/3 for any share of the data in a batch: with memory, messages are not scaled by
-    the share."""
+    """Step size 1/3 for any share of the data: with memory, messages are not scaled by it."""
     return constant(1 / 3)
 
 

@@ -134,8 +134,7 @@ def check_arguments(make: Make) -> Make:
 
 
 def check_values(make: Callable, values: Mapping[str, Any]) -> None:
-    """Raises ValueError at the first of these values, by argument, that is outside its limit or
-    choices."""
+    """Raises ValueError at the first value, by argument, outside its limit or choices."""
     arguments = read_arguments(make)
     for name, value in values.items():
         argument = arguments.get(name)

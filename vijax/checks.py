@@ -1,5 +1,4 @@
-"""Checks of arguments. Their errors name the argument, what was expected, what came, and the
-remedy."""
+"""Checks of arguments, whose errors name the argument, what was expected, what came, the remedy."""
 
 from __future__ import annotations
 
@@ -176,8 +175,7 @@ UNTRACED = {
         "Use jax.numpy in the place of math: jnp.log for math.log. Leave float() out.",
     ),
 }
-"""What JAX cannot trace in a user's function, and the remedy, by JAX's error; subclasses come
-before their parents."""
+"""JAX's error -> a description of its cause, and the remedy; subclasses come first."""
 INSTALLED = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
 LIBRARIES = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parent, *INSTALLED))
 """Folders of code that is not the user's own."""

@@ -1,5 +1,4 @@
-"""Optional dependencies: imported at their first use; an error names the missing one and the
-remedy."""
+"""Optional dependencies, imported at their first use; an error names the remedy."""
 
 from __future__ import annotations
 

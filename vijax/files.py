@@ -143,8 +143,7 @@ def open_to_append(path: Path) -> int:
 
 
 def own_folder(path: Path) -> Path:
-    """The folder, made if it is missing. Raises OSError if it cannot be made, or is a link to
-    another folder."""
+    """The folder, made if it is missing. Raises OSError if it cannot be made, or is a link."""
     if path.is_symlink():
         raise OSError(
             f"{path} is a link to another folder, and a run writes into its own folder only; "

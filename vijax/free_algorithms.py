@@ -269,8 +269,7 @@ def _complete(
 
 
 def _check_once(model: Model, choices: Mapping[str, Any], name: str, **short: Any) -> None:
-    """Raises ValueError if the choice `name` for all globals makes one of its short forms
-    meaningless."""
+    """Raises ValueError if the choice `name` for all globals leaves a short form no effect."""
     choice = choices.get(name)
     variables = set(jax.eval_shape(model.prior, dict(model.hyper)))
     is_partial = isinstance(choice, Mapping) and bool(variables - set(choice))

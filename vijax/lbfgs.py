@@ -144,8 +144,7 @@ class _Search:
 def _ascent(
     search: _Search, x: np.ndarray, max_steps: int, enough: float, stopped: Callable[[], bool]
 ) -> Generator[np.ndarray, tuple[float, np.ndarray], Mode]:
-    """The steps of a search: each along the L-BFGS direction, shortened until the value rises
-    enough."""
+    """The steps of a search, along L-BFGS directions, shortened until the value rises enough."""
     value, slope = yield x
     pairs: list[tuple[np.ndarray, np.ndarray]] = []
     for _ in range(max_steps if np.isfinite(value) else 0):

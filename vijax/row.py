@@ -1,5 +1,4 @@
-"""`row` makes an algorithm of the table: it calls `compose`, and adds wrappers by short
-arguments."""
+"""`row` makes an algorithm of the table: `compose`, and wrappers by short arguments."""
 
 from __future__ import annotations
 

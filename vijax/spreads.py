@@ -24,7 +24,6 @@ def is_rounding(spread: Any, centre: Any) -> Any:
 
 
 def spread_or_one(spread: Any, centre: Any) -> Any:
-    """The spreads of columns about these centres, with 1 in place of those that are only
-    rounding."""
+    """The spreads of columns about these centres; 1 in place of those that are only rounding."""
     module = np if isinstance(spread, np.ndarray | np.generic) else jnp
     return module.where(is_rounding(spread, centre), 1.0, spread)

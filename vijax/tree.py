@@ -157,8 +157,7 @@ def as_arrays(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def select(condition: Bool[Array, ...], a: PyTree, b: PyTree) -> PyTree:
-    """`a` where the condition holds, else `b`; the condition is a scalar or has the shape of every
-    leaf."""
+    """`a` where the condition, a scalar or of the shape of every leaf, holds, else `b`."""
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), a, b)
 
 

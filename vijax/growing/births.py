@@ -119,8 +119,7 @@ def _divide_rows(
 def _divide_topics(
     fit: Present, record: Record, key: PRNGKeyArray, slot: int, pieces: int, by_document: bool
 ) -> Outcome:
-    """Divides a topic and those nearest it, half as many topics as pieces; from a single document
-    if `by_document`."""
+    """Divides a topic with those nearest it, half as many as pieces; `by_document` from one."""
     task = fit.task
     small = task.small(pieces)
     nearness = np.asarray(documents.nearness(fit.data))[slot]

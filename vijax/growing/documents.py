@@ -185,8 +185,7 @@ def _keep_words(
 
 
 def _separate_document(q: Product, model: Any, key: PRNGKeyArray, batch: Minibatch) -> Product:
-    """The start q, but with the words of one document in the last topic, and all other words in
-    the first."""
+    """The start q with the words of one document in the last topic, all others in the first."""
     topics: Any = model.prior(tree.as_arrays(model.hyper))[TOPICS]
     weights = jnp.concatenate([docs.weights * jnp.sum(docs.counts, 1) for docs in batch.data])
     document = jax.random.categorical(key, jnp.log(weights))

@@ -29,8 +29,7 @@ def trim(fit: Present) -> Present:
 
 
 def try_sort(fit: Present, record: Record) -> Present:
-    """Tries the components in order of their sizes, which sticks like best, if laps have changed
-    the order."""
+    """Tries the order of sizes, which sticks like best, if laps have changed it."""
     if not np.any(np.diff(fit.counts) > HELD):
         return fit
     _, change = sort_slots(fit, np.eye(fit.num_slots))

@@ -126,8 +126,7 @@ def map_posterior(fit: Present, change: np.ndarray) -> Product:
 
 
 def resize(fit: Present, change: np.ndarray) -> Present:
-    """The fit with another number of slots, which `change` makes of the present ones, (L, K);
-    settled."""
+    """The settled fit with other slots, which `change`, (L, K), makes of the present ones."""
     setting = fit.task.setting(len(change))
     q = laps.map_slots(
         fit.task.axes, fit.posterior, fit.setting.prior, jnp.asarray(change), setting.prior

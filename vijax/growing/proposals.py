@@ -1,5 +1,4 @@
-"""Moves that are tried, and the pairs of slots that are worth a merge: those by which the bound may
-gain."""
+"""Moves that are tried, and pairs of slots whose merge may raise the bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of growth keeps fixed (`Task`), and what a number of slots fixes (`Setting`)."""
+"""The fixed parts of a run of growth (`Task`), and of a number of slots (`Setting`)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Task:
-    """What a run of growth keeps fixed.
+    """The fixed parts of a run of growth.
 
     Attributes:
       make: number of slots -> model.

@@ -1,5 +1,4 @@
-"""Arrays on the devices of several processes: how they are put there, and gathered in pieces of
-bounded size."""
+"""Arrays on the devices of several processes: put there, and gathered in bounded pieces."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def _columns(leaves: Sequence[tuple[str, ...] | None]) -> str:
 
 
 class Announcement(NamedTuple):
-    """What a process says about its next chunk.
+    """The announcement of a process about its next chunk.
 
     Attributes:
       step: the first step of the chunk.
@@ -99,7 +99,7 @@ def _form_digest(batch: Minibatch) -> str:
 
 
 class Rules(NamedTuple):
-    """How the processes of a fit go together.
+    """Rules by which the processes of a fit go together.
 
     Attributes:
       length: capacity of a chunk, the same in every process.

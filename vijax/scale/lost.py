@@ -1,5 +1,4 @@
-"""Errors of a process after another one is gone: they say that a process was lost, and not that a
-sum failed."""
+"""Errors after another process is gone: they name the loss, not the sum that failed."""
 
 from __future__ import annotations
 

@@ -115,8 +115,7 @@ def _check_names(more: Mapping[str, Any]) -> None:
 
 
 def _check_address(coordinator: str | None) -> None:
-    """Raises ValueError for an address without a port, given or in the environment. JAX would raise
-    an IndexError."""
+    """Raises ValueError for an address without a port, also in the environment, before JAX fails."""
     name = "coordinator"
     address: str | None = coordinator
     if coordinator is None:

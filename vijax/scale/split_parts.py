@@ -23,8 +23,7 @@ from vijax.inference.messages import Parts, Table, by_part
 
 @dataclasses.dataclass(frozen=True)
 class Slices(Table):
-    """A table of B arrays, of which each device along an axis has a slice (B, n): n entries of each
-    array, padded."""
+    """A table of B arrays: each device along an axis has n entries of each, (B, n), padded."""
 
     axis: str
 

@@ -1,5 +1,4 @@
-"""Algorithms whose step takes a whole batch, and runs on the devices of a mesh, each with some of
-its groups."""
+"""Algorithms whose step splits a batch over the devices of a mesh by groups."""
 
 from __future__ import annotations
 
@@ -78,8 +77,7 @@ class OnMesh(Wrapper):
     def step(
         self, alg: Algorithm, key: PRNGKeyArray, state: State, batch: Any
     ) -> tuple[State, Info]:
-        """See `Wrapper`. The state of outer wrappers (`beside`) does not enter, and stays in its
-        place."""
+        """See `Wrapper`. The state of outer wrappers (`beside`) stays outside."""
         batch = batch if isinstance(batch, Minibatch) else Minibatch(batch, None)
         split = P(self.axis)
         replicated = P()

@@ -143,8 +143,7 @@ _precision = quick_jit(lambda law: law.precision)
 
 
 def _spreads(X: np.ndarray, mean: np.ndarray) -> Float[np.ndarray, " D"]:
-    """Standard deviations of columns; a column that is constant up to rounding gets the usual
-    one."""
+    """Standard deviations of columns; the usual one for columns constant up to rounding."""
     spread = X.std(axis=0)
     varies = spread > 16 * np.finfo(np.float64).eps * np.abs(mean)
     return np.where(varies, spread, _usual_spread(spread[varies]))

@@ -159,8 +159,7 @@ def typical_rows(
     lengths: Float[np.ndarray, " docs"],
     per_topic: int = 3,
 ) -> list[list[int]]:
-    """The rows with the largest shares of each topic, without documents below a quarter of the
-    median length."""
+    """The rows with most of each topic, except below a quarter of the median length."""
     long_enough = lengths >= 0.25 * np.median(lengths)
     ranked = np.argsort(-np.where(long_enough[:, None], proportions, -1.0), axis=0, kind="stable")
     return [

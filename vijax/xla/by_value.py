@@ -136,10 +136,10 @@ class _Functions:
 
 
 def _with_recipe(result: Any, make: Callable, args: tuple, kwargs: dict) -> Any:
-    """The object with the call that made it, unless arguments are traced: these do not outlive
-    their trace."""
+    """The object with the call that made it, unless arguments are traced."""
     if inspect.isfunction(result):
         result = Function(result)
+    # Traced arguments do not outlive their trace
     is_traced = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((args, kwargs)))
     if isinstance(result, Remade) and not is_traced:
         object.__setattr__(result, "_recipe", (make, args, kwargs))
@@ -237,8 +237,7 @@ class NotComparableError(Exception):
 
 
 def _contents_key(x: Any, outer: tuple[int, ...], argument: Any) -> Hashable:
-    """The key of a function or an object of vijax by its contents; None if it is compared by
-    itself."""
+    """The key of a function or object by its contents; None if it is compared by itself."""
     if x is argument and x is not None:
         leaves, tree = jax.tree.flatten(x)
         shapes = ((np.shape(leaf), str(jax.numpy.result_type(leaf))) for leaf in leaves)

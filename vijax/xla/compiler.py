@@ -34,8 +34,7 @@ QUICK = STEP | {
     "xla_cpu_parallel_codegen_split_count": 1,
 }
 LARGE = 1 << 20
-"""Numbers, times the work on each, above which a program that runs once costs more to run than to
-compile."""
+"""Numbers, times the work on each, above which running a program once costs more than compiling."""
 
 
 def step_jit(fn: Callable, **more: Any) -> Callable:
@@ -86,8 +85,7 @@ def count_numbers(*args: Any, **kwargs: Any) -> int:
 
 
 class _Program:
-    """A jitted function. Its options are found at the first call, so that JAX need not have started
-    before."""
+    """A jitted function. Its options are found at the first call: JAX may start after import."""
 
     def __init__(self, fn: Callable, options: Mapping[str, Any], more: dict[str, Any]):
         functools.update_wrapper(self, fn, updated=())

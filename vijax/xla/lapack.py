@@ -54,8 +54,7 @@ def is_needed(version: str) -> bool:
 
 
 def guard_lapack(fn: Callable) -> Callable:
-    """The same function, but traced for a CPU with stacks so small that LAPACK's calls are not cut
-    up."""
+    """The same function, but on a CPU LAPACK's calls get stacks too small to be cut up."""
     if not is_needed(jaxlib.__version__):
         return fn
 
@@ -143,8 +142,7 @@ def _find_jaxprs(values: Iterable[Any]) -> Iterator[Jaxpr]:
 
 # --- the program without these calls --------------------------------------------------------------
 def _replace_large(x: Any) -> Any:
-    """A program with loops in the place of large calls; anything else, such as a number, as it
-    is."""
+    """A program with loops in the place of large calls; anything else unchanged."""
     if isinstance(x, tuple | list):
         return jax.tree.map(_replace_large, x)
     if isinstance(x, ClosedJaxpr):

@@ -1,5 +1,4 @@
-"""The base of all estimators: random states, precision, and warnings about a fit that has not
-converged."""
+"""The base of all estimators: random states, precision, and warnings about convergence."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ from vijax.xla.precision import enable_x64
 
 T = TypeVar("T")
 LEAST = 64
-"""Rows of the smallest data set, with padding: few numbers, and one program for all smaller
-ones."""
+"""Rows of the smallest data set, with padding: one program for all smaller ones."""
 
 
 WITH_ROWS = ("fit", "partial_fit", "score", "log_predictive", "transform", "recommend")
@@ -53,8 +51,7 @@ class VijaxEstimator(BaseEstimator):
     working precision of float32 JAX would read arrays of float64 as float32.)"""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Makes the methods of `WITH_ROWS` refuse a y or weights whose row names differ from those
-        of X."""
+        """Makes the methods of `WITH_ROWS` refuse values whose row names differ from X's."""
         super().__init_subclass__(**kwargs)
         for name in WITH_ROWS:
             method = inspect.getattr_static(cls, name, None)

@@ -55,8 +55,7 @@ def identity(kind: str, dim: int) -> np.ndarray:
 
 
 def covariance_of_data(kind: str, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The covariance of all rows, each counted by its weight, for a prior; the identity for one
-    row."""
+    """The covariance of weighted rows, for a prior; the identity for one row."""
     if len(X) < 2:
         return identity(kind, X.shape[1])
     if np.all(weights == 1):

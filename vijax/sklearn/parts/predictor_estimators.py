@@ -24,8 +24,7 @@ from vijax.sklearn.parts.rows import RowFit, weigh_rows
 from vijax.xla.precision import enable_x64
 
 EXACT = 1e-3
-"""Deviation of y from a fit, in units of the spread of y, below which there is practically no
-noise."""
+"""Deviation of y from a fit, in units of y's spread, below which there is hardly any noise."""
 
 
 @estimator

@@ -118,8 +118,7 @@ class Inputs(NamedTuple):
 
 @cache_by_value
 def linear_model(num_sites: int, dim: int, observed: str) -> Predictors:
-    """z = X w, w ~ N(0, prior_scale^2 I), with an observation of `OBSERVATIONS` or
-    "bernoulli"."""
+    """z = X w, w ~ N(0, prior_scale^2 I); observed by one of `OBSERVATIONS` or "bernoulli"."""
 
     def scale(hyper: Hyper, x: Any) -> Array:
         return jnp.asarray(hyper["prior_scale"]) * jnp.asarray(x)
@@ -242,8 +241,7 @@ def fit_predictors(
     learning_rate: float,
     weights: np.ndarray | None = None,
 ) -> RowFit:
-    """Fits the model to weighted rows, by proximal-gradient steps, and gradient steps in the learnt
-    hyperparameters."""
+    """Fits the model by proximal-gradient steps, and hyperparameters by gradient steps."""
     options: Any = {}
     if learnt:
         adam = optax.GradientTransformation(_Init(learning_rate), _Update(learning_rate))
