@@ -235,11 +235,11 @@ class _SpecFunction:
         expected = "data as the model reads them"
         require(reader is None, "batch", expected, type(batch.data).__name__, remedy)
         if form.documents is not None:
-            got = type(batch.data).__name__
+            actual = type(batch.data).__name__
             if hasattr(batch.data, "shape"):
-                got = f"an array of shape {jnp.shape(batch.data)}"
+                actual = f"an array of shape {jnp.shape(batch.data)}"
             is_tuple = isinstance(batch.data, tuple | list)
-            require(is_tuple, "batch", "a tuple of vijax.Documents", got, DEAL)
+            require(is_tuple, "batch", "a tuple of vijax.Documents", actual, DEAL)
         size = total if batch.num_groups is None else batch.num_groups
         return batch._replace(data=cast_data(model, batch.data), num_groups=size)
 

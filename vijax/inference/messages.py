@@ -338,13 +338,13 @@ class Parts(NamedTuple):
           table: access to the arrays of messages.
         """
         remembered = self.natural.only(natural)
-        old = tree.apply(lambda array, x: table.read(array, index, x), remembered, natural)
+        last = tree.apply(lambda array, x: table.read(array, index, x), remembered, natural)
         constant = value - _dot(natural, stats) if at_once else value
         if at_once and keeps_better:
             rounding = ROUNDING * jnp.finfo(value.dtype).eps * jnp.abs(value)
-            old_value = _dot(old, stats) + self.constant[index]
-            is_better = (self.groups[index] > 0) & (old_value > value + rounding)
-            natural = tree.select(is_better, old, natural)
+            last_value = _dot(last, stats) + self.constant[index]
+            is_better = (self.groups[index] > 0) & (last_value > value + rounding)
+            natural = tree.select(is_better, last, natural)
             constant = jnp.where(is_better, self.constant[index], constant)
         updated = tree.apply(lambda array, x: table.put(array, index, x), remembered, natural)
         parts = self._replace(

@@ -287,8 +287,8 @@ def _trial(
             proposals[name], memory[name] = proposal
         targets[name] = target
     safe = _safe_globals(spec, old, base, old.replace(targets))
-    inside = retract(old.replace(proposals), old, safe, size)
-    return Trial(q.replace(inside.posterior), memory, inside.retractions)
+    retraction = retract(old.replace(proposals), old, safe, size)
+    return Trial(q.replace(retraction.posterior), memory, retraction.retractions)
 
 
 def _safe_globals(spec: Spec, old: Product, base: Product, targets: Product) -> Product:

@@ -132,8 +132,8 @@ def generalize(alg: Algorithm) -> tuple[Algorithm, dict[str, Any]]:
 
     model = alg.spec.model
     arguments = constants(model)
-    same = make(model)
-    is_original = same.init is alg.init and same.step is alg.step
+    rebuilt = make(model)
+    is_original = rebuilt.init is alg.init and rebuilt.step is alg.step
     if is_original and (model.hyper or arguments):
         return make(general(model)), arguments
     return alg, {}
