@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vijax.automatic.assessment import Weighed, moments, num_independent, shrink
+from vijax.automatic.assessment import WeightedDraws, moments, num_independent, shrink
 from vijax.verdict import limits
 
 DIM, DRAWS = 1000, 4096
@@ -16,7 +16,7 @@ def judge(mean: np.ndarray, sd: np.ndarray, seed: int = 0):
     x = np.random.default_rng(seed).normal(size=(DRAWS, len(mean)))
     log_q = stats.norm.logpdf(x).sum(1)
     log_p = stats.norm.logpdf(x, mean, sd).sum(1)
-    return moments(Weighed(x, log_p, log_q, log_q), x, [f"x[{i}]" for i in range(len(mean))])
+    return moments(WeightedDraws(x, log_p, log_q, log_q), x, [f"x[{i}]" for i in range(len(mean))])
 
 
 def test_small_errors_of_many_are_not_made_large_by_noise():

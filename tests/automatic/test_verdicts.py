@@ -166,7 +166,7 @@ def test_searches_on_one_hill_become_one_and_those_on_two_do_not():
 # --- means and sds --------------------------------------------------------------------------------
 def judged(q, log_p, numbers=lambda x: x):
     draws, log_q = q.draw(1024, [0, 1])
-    found = assessment.weighed(log_p, q, draws, log_p(draws), log_q, [0, 2])
+    found = assessment.weigh(log_p, q, draws, log_p(draws), log_q, [0, 2])
     x = numbers(found.x)
     return assessment.moments(found, x, [str(i) for i in range(x.shape[1])])
 

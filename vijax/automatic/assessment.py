@@ -1,16 +1,16 @@
-"""Judges a fit of a log density on draws that it has not seen.
+"""Judges a fit of a log density on fresh draws.
 
-Importance weights say how far means and standard deviations of q are off. Beside draws of q there
-are draws of two wider laws, in which each component of q is made longer by Student's t: in all
-directions alike, and in each direction by itself. With n_j draws of law j of density f_j, all draws
-are weighted by
+Importance weights give the errors of means and standard deviations of q. Beside draws of q there
+are draws of two wider laws, in which Student's t stretches each component of q: in all directions
+alike, and in each direction by itself. With n_j draws of law j of density f_j, all draws are
+weighted by
 
     w  ~  p / (sum_j n_j f_j)        (the balance heuristic, Veach and Guibas 1995),
 
-so that there are draws where q itself would have none. Further laws of that kind are centred at
-draws that count most for standard deviations, so that they reach on along a bent arm or into a
-tail. The moments of q come from the same draws, weighted by q in the place of p: so the difference
-of two moments has little noise where q is near p, and none where it is p."""
+so that there are draws where q has none. Further laws of this kind are centred at the draws with
+the largest share of the standard deviations, so that they reach along a bent arm or into a tail.
+The moments of q come from the same draws, weighted by q instead of p: the difference of two moments
+has little noise if q is near p, and none if it is p."""
 
 from __future__ import annotations
 
@@ -53,63 +53,69 @@ from vijax.xla.compiler import cached_program, quick_jit
 
 Q = Gaussian | Mixture
 
-CHECKS, FEW_CHECKS, MOST_CHECKS, SCRAMBLES = 1024, 64, 8192, 8
-"""Fresh draws on which a fit is judged: at first; at first where rows are many, and no more of them
-if the importance weights are alike; at most. And the independent scrambles of a Sobol sequence that
-they are made of."""
-DEAR = 50_000  # rows from which on moments are judged by the draws of q alone
-MOST_FITTED, FITTED = 3, 10
-"""Modes with a rough bound far below that of q at which a normal is fitted, at most; and sets of
-draws for each."""
+CHECKS = 1024  # fresh draws on which a fit is judged at first
+FEW_CHECKS = 64  # the same for many rows; if their importance weights are alike, they suffice
+MOST_CHECKS = 8192  # fresh draws, at most
+SCRAMBLES = 8  # independent scrambles of a Sobol sequence in the fresh draws
+DEAR = 50_000  # rows from which on moments are judged only by draws of q
+MOST_FITTED = 3  # modes with a rough bound far below q's at which a normal is fitted, at most
+FITTED = 10  # sets of draws for each of these normals
 
 
 def assess(
     model: Model,
     target: Target,
     q: Q,
-    searched: SearchResult,
+    search: SearchResult,
     seed: int,
     normal: Gaussian | None = None,
     max_gradients: float = np.inf,
     passed_over: Sequence[Candidate] = (),
     plain: float = np.inf,
 ) -> Report:
-    """Reports the bound of q, how far its moments are off, the tail of its importance ratios, and
-    the modes that the starts found. `normal` is the one from which a mixture began; it tells which
-    modes are one. Normals at modes whose weight is in doubt are fitted within the limit of
-    gradients. `passed_over` are modes that the normal did not describe: a mixture of which nothing
-    is there does not either, whatever is left of the gradients. `plain` is the bound of the normal
-    before its coordinates were bent: normals at other modes are held against it, not against a
-    richer q."""
-    draws, ratios, log_q, rounding = _checked(target, q, seed)
+    """The report on q: its bound, the errors of its moments, the tail of its importance ratios, and
+    the modes that the searches found.
+
+    Args:
+      model: the model of the density.
+      target: the density on the host.
+      q: a normal or a mixture.
+      search: the modes and labels.
+      seed: seed of all draws.
+      normal: the normal at which a mixture began; modes inside it count as one.
+      max_gradients: limit of gradients, also for normals at modes whose weight is in doubt.
+      passed_over: modes that the normal did not describe. A mixture without a part there does not
+        describe them either, however few gradients are left.
+      plain: bound of the normal before its coordinates were bent. Normals at other modes are
+        compared with it, not with a richer q.
+    """
+    draws, ratios, log_q, rounding = _fresh_draws(target, q, seed)
     zero, gap, khat = distance(ratios, rounding)
-    own = bound(ratios, SCRAMBLES)
-    q = q._replace(ended=_ended(target, q, draws, ratios))
-    least = min(own.value, plain, np.inf if normal is None else normal.elbo)
-    away = [
-        *rivals(q, searched, target),
-        *_underrated(q, least, searched, target, seed, max_gradients),
-    ]
-    away += _apart(
-        [one for one in passed_over if not _is_inside(q, one.mode, searched, target)], target, away
-    )
+    elbo = bound(ratios, SCRAMBLES)
+    q = q._replace(ended=_end(target, q, draws, ratios))
+    least = min(elbo.value, plain, np.inf if normal is None else normal.elbo)
+    away = rivals(q, search, target)
+    away += _find_underrated(q, least, search, target, seed, max_gradients)
+    outside = [x for x in passed_over if not _is_inside(q, x.mode, search, target)]
+    away += _distinct(outside, target, away)
     off = None
     if zero <= limits.RARE and q.ended is not Ended.UNBOUNDED:
         wider = WIDER if target.num_rows < DEAR else 0
-        found = weighed(target.values, q, draws, ratios + log_q, log_q, [seed, 9], wider)
-        off = _off(_of_part(found, draws, searched, away, target), model.log_density, target)
-        if (
-            off is not None and len(draws) < CHECKS
-        ):  # so few because their weights are alike: these have no tail
+        sample = weigh(target.values, q, draws, ratios + log_q, log_q, [seed, 9], wider)
+        sample = _restrict(sample, draws, search, away, target)
+        off = _moment_errors(sample, model.log_density, target)
+        if off is not None and len(draws) < CHECKS:
+            # So few draws suffice because their weights are alike: these have no tail.
             off = off._replace(khat=0.0, log_sd=off.log_sd._replace(khat=0.0))
-    widths = _widths_of(target, q, own.value, seed)
-    others = _others(q, own.value, draws, searched, away, target)._replace(
-        widths=[(one.name(target), one.times) for one in widths],
-        share_of_widths=share_beside(widths, own.value),
+    widths = _find_widths(target, q, elbo.value, seed)
+    others = _describe_others(q, elbo.value, draws, search, away, target)
+    others = others._replace(
+        widths=[(width.name(target), width.times) for width in widths],
+        share_of_widths=share_beside(widths, elbo.value),
     )
-    said = Report(
-        own,
-        _shown(model, normal or q, searched, target),
+    report = Report(
+        elbo,
+        _report_modes(model, normal or q, search, target),
         gap,
         khat,
         str(q.ended),
@@ -125,218 +131,226 @@ def assess(
         away=away,
         widths=widths,
     )
-    return with_verdict(said, q)
+    return with_verdict(report, q)
 
 
-def with_verdict(said: Report, q: Q) -> Report:
-    """Returns the report with the verdict on q, and how q ended."""
+def with_verdict(report: Report, q: Q) -> Report:
+    """The report with the verdict on q, and its end."""
     words = verdict(
-        q, said.gap, said.khat, said.others or Others(), said.zero, said.off, said.rounding
+        q,
+        report.gap,
+        report.khat,
+        report.others or Others(),
+        report.zero,
+        report.off,
+        report.rounding,
     )
-    return said._replace(ended=str(q.ended), verdict=words)
+    return report._replace(ended=str(q.ended), verdict=words)
 
 
 def compare_reports(normal: Report, mixed: Report, parts: int) -> tuple[bool, Report]:
-    """Says whether the bound of a mixture is higher beyond doubt, and returns the report on the fit
-    to be kept."""
-    more = mixed.elbo.value - normal.elbo.value
+    """True if the bound of a mixture of `parts` normals is clearly higher than the normal's; and
+    the report on the better fit."""
+    gain = mixed.elbo.value - normal.elbo.value
     error = float(np.hypot(mixed.elbo.standard_error, normal.elbo.standard_error))
-    better = more > max(limits.WORTH, limits.WITHIN * error)
-    kept, other = (mixed, normal) if better else (normal, mixed)
-    words = with_mixture(better, parts, more, error, kept.verdict)
-    return better, kept._replace(verdict=words, other=other.elbo, num_gradients=mixed.num_gradients)
+    is_better = gain > max(limits.WORTH, limits.WITHIN * error)
+    best, alternative = (mixed, normal) if is_better else (normal, mixed)
+    words = with_mixture(is_better, parts, gain, error, best.verdict)
+    report = best._replace(verdict=words, other=alternative.elbo, num_gradients=mixed.num_gradients)
+    return is_better, report
 
 
-def _widths_of(target: Target, q: Q, own: float, seed: int) -> list[Width]:
-    """Returns parts of other widths that q does not describe; none where they were not looked for:
-    of many rows, of independent normals, and where there is no bound."""
-    is_known = np.isfinite(own) and q.ended is not Ended.UNBOUNDED
-    return (
-        other_widths(target, q, own, seed)
-        if is_known and q.is_full and target.num_rows < DEAR
-        else []
-    )
+def _find_widths(target: Target, q: Q, elbo: float, seed: int) -> list[Width]:
+    """Parts of other widths that q does not describe. They are not searched for many rows, for
+    independent normals, and without a bound."""
+    has_bound = np.isfinite(elbo) and q.ended is not Ended.UNBOUNDED
+    if not has_bound or not q.is_full or target.num_rows >= DEAR:
+        return []
+    return other_widths(target, q, elbo, seed)
 
 
 # --- bound and moments ----------------------------------------------------------------------------
-def _checked(target: Target, q: Q, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Returns draws that the fit has not seen, log p - log q there, and log q: as many as a sure
-    bound takes. And the rounding of log p, in nats."""
+def _fresh_draws(
+    target: Target, q: Q, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Fresh draws, log p - log q there, log q, and the rounding error of log p in nats. There are
+    as many draws as a sure bound needs."""
     count = CHECKS if target.num_rows < DEAR else FEW_CHECKS
     while True:
         parts = [q.draw(count // SCRAMBLES, [seed, 7, i]) for i in range(SCRAMBLES)]
         draws, log_q = (np.concatenate(x) for x in zip(*parts, strict=True))
         values = target.values(draws)
-        ratios, rounding = values - log_q, target.epsilon * float(np.median(np.abs(values)))
+        ratios = values - log_q
+        rounding = target.epsilon * float(np.median(np.abs(values)))
         error = bound(ratios, SCRAMBLES).standard_error
         is_few = count < CHECKS and not are_alike(ratios, rounding)
-        is_sure = (
-            not limits.SURE_BOUND < error < 2 * limits.SURE_BOUND * np.sqrt(MOST_CHECKS / count)
-        )
+        hopeless = 2 * limits.SURE_BOUND * np.sqrt(MOST_CHECKS / count)
+        is_sure = not limits.SURE_BOUND < error < hopeless
         if (is_sure and not is_few) or count == MOST_CHECKS:
             return draws, ratios, log_q, rounding
         count = min(4 * count, MOST_CHECKS)
 
 
-def _ended(target: Target, q: Q, draws: np.ndarray, log_ratios: np.ndarray) -> Ended:
-    """Returns how q ended; unbounded where a search without an end has gone far, and the bound
-    grows further on."""
+def _end(target: Target, q: Q, draws: np.ndarray, log_ratios: np.ndarray) -> Ended:
+    """The end of q; `UNBOUNDED` where a search without an optimum has gone far, and the bound
+    still grows."""
     if q.ended not in (Ended.SPENT, Ended.LIMITED, Ended.UNSOLVED):
         return q.ended
-    known = log_ratios[np.isfinite(log_ratios)]
-    lost = len(known) > 0 and float(known.mean()) * target.epsilon > limits.ROUNDED_HIGH
-    wide = (
+    finite = log_ratios[np.isfinite(log_ratios)]
+    is_high = len(finite) > 0 and float(finite.mean()) * target.epsilon > limits.ROUNDED_HIGH
+    is_wide = (
         isinstance(q, Gaussian) and not q.is_full and float(q.scale.max()) > limits.MAY_BE_IMPROPER
     )
-    return Ended.UNBOUNDED if (wide or lost) and grows_along(target, draws).any() else q.ended
+    if (is_wide or is_high) and grows_along(target, draws).any():
+        return Ended.UNBOUNDED
+    return q.ended
 
 
-def _of_part(
-    of: Weighed,
+def _restrict(
+    sample: WeightedDraws,
     draws: np.ndarray,
-    searched: SearchResult,
+    search: SearchResult,
     away: Sequence[Candidate],
     target: Target,
-) -> Weighed:
-    """Leaves out draws beyond the part of the posterior that q describes: those that are nearer to
-    modes away from q, or are nearer to q with their labels exchanged."""
+) -> WeightedDraws:
+    """The draws in the part of the posterior that q describes, others with weight zero: draws that
+    are nearer to modes away from q, or nearer to q with their labels exchanged."""
     sds = np.maximum(draws.std(0), np.finfo(float).tiny)
-    center = (
-        draws[int(np.argmin((((draws - draws.mean(0)) / sds) ** 2).sum(1)))]
-        if away
-        else draws.mean(0)
-    )
-    apart = lambda x, y: (((x - y) / sds) ** 2).sum(-1)
-    kept, own = np.ones(len(of.x), bool), apart(of.x, center)
-    for other in away:
-        kept &= own <= apart(of.x, other.mode.x)
-    for exchange in searched.labels:
-        for copy in _copies(exchange, target, of.x):
-            kept &= own <= apart(copy, center)
-    return of._replace(
-        log_p=np.where(kept, of.log_p, -np.inf), log_q=np.where(kept, of.log_q, -np.inf)
+    center = draws.mean(0)
+    if away:
+        center = draws[int(np.argmin((((draws - center) / sds) ** 2).sum(1)))]
+    distance = lambda x, y: (((x - y) / sds) ** 2).sum(-1)
+    is_inside = np.ones(len(sample.x), bool)
+    to_center = distance(sample.x, center)
+    for candidate in away:
+        is_inside &= to_center <= distance(sample.x, candidate.mode.x)
+    for exchange in search.labels:
+        for copy in _copies(exchange, target, sample.x):
+            is_inside &= to_center <= distance(copy, center)
+    return sample._replace(
+        log_p=np.where(is_inside, sample.log_p, -np.inf),
+        log_q=np.where(is_inside, sample.log_q, -np.inf),
     )
 
 
 def _copies(
     exchange: Exchange, target: Target, x: Float[np.ndarray, "points D"]
 ) -> list[np.ndarray]:
-    """Returns points with their labels exchanged."""
-    return [
-        target.coordinates(copy) for copy in exchange.copies(target.variables, target.to_free(x))
-    ]
+    """Points with their labels exchanged, in all orders."""
+    free_copies = exchange.copies(target.variables, target.to_free(x))
+    return [target.coordinates(copy) for copy in free_copies]
 
 
-def _off(of: Weighed, density: Any, target: Target) -> Moments | None:
-    """Returns how far means and sds of what the density shows are off; None where no draw is
-    left."""
-    if not (np.isfinite(of.log_p) & np.isfinite(of.log_q)).any():
+def _moment_errors(sample: WeightedDraws, density: Any, target: Target) -> Moments | None:
+    """Errors of means and sds of the numbers that the density shows; None without draws of
+    positive weight."""
+    if not (np.isfinite(sample.log_p) & np.isfinite(sample.log_q)).any():
         return None
-    names, numbers = shown_numbers(density, target.to_free(of.x))
+    names, numbers = shown_numbers(density, target.to_free(sample.x))
     with np.errstate(invalid="ignore"):
         varies = numbers.std(0) > 0
-    kept = [name for name, is_kept in zip(names, varies, strict=True) if is_kept]
-    return moments(of, numbers[:, varies], kept)
+    varying_names = [name for name, does_vary in zip(names, varies, strict=True) if does_vary]
+    return moments(sample, numbers[:, varies], varying_names)
 
 
 # --- other modes ----------------------------------------------------------------------------------
-def rivals(q: Q, searched: SearchResult, target: Target) -> list[Candidate]:
-    """Returns other modes of a weight like that of the best: outside q, whatever the order of
-    labels, and on hills of their own."""
-    weighty = _weighty(searched, q.elbo)
-    inside, outside = _parted(q, weighty, searched, target)
-    return _apart(outside, target, inside)
+def rivals(q: Q, search: SearchResult, target: Target) -> list[Candidate]:
+    """Other modes with a weight like the best mode's: outside q for any order of labels, and on
+    different hills."""
+    inside, outside = _split(q, _weighty(search, q.elbo), search, target)
+    return _distinct(outside, target, inside)
 
 
-def _parted(
-    q: Q, found: Sequence[Candidate], searched: SearchResult, target: Target
+def _split(
+    q: Q, candidates: Sequence[Candidate], search: SearchResult, target: Target
 ) -> tuple[list[Candidate], list[Candidate]]:
-    """Returns the modes that q describes, and the others."""
-    inside = [_is_inside(q, one.mode, searched, target) for one in found]
-    at = lambda which: [one for one, is_in in zip(found, inside, strict=True) if is_in is which]
-    return at(True), at(False)
+    """The modes that q describes, and the others."""
+    inside: list[Candidate] = []
+    outside: list[Candidate] = []
+    for candidate in candidates:
+        is_inside = _is_inside(q, candidate.mode, search, target)
+        (inside if is_inside else outside).append(candidate)
+    return inside, outside
 
 
-def _underrated(
-    q: Q, own: float, searched: SearchResult, target: Target, seed: int, max_gradients: float
+def _find_underrated(
+    q: Q, elbo: float, search: SearchResult, target: Target, seed: int, max_gradients: float
 ) -> list[Candidate]:
-    """Returns modes whose rough bound is far below that of q, but not below those of the other
-    modes, if a normal that is fitted there comes near the bound of q, and stays outside of it.
-    Where a search was cut short there is no mode, and a normal leaves the place."""
-    inside, outside = _parted(q, _weighty(searched, -np.inf), searched, target)
-    doubtful = [one for one in outside if one.elbo <= max(q.elbo, own) - limits.RIVAL]
-    if (
-        not np.isfinite(own) or target.dim > DENSE
-    ):  # a normal of full covariance would cost more than the fit
-        return []
-    fitted = []
-    for one in _apart(doubtful, target, inside)[:MOST_FITTED]:
+    """Modes whose rough bound is far below q's, but like that of other modes, if a normal fitted
+    there comes near the bound of q (`elbo`), and stays outside of q. Where a search was cut short
+    there is no mode, and the normal moves away."""
+    inside, outside = _split(q, _weighty(search, -np.inf), search, target)
+    doubtful = [x for x in outside if x.elbo <= max(q.elbo, elbo) - limits.RIVAL]
+    if not np.isfinite(elbo) or target.dim > DENSE:
+        return []  # beyond `DENSE` a normal of full covariance would cost more than the fit
+    underrated = []
+    for candidate in _distinct(doubtful, target, inside)[:MOST_FITTED]:
         size = Sitting.first_size(target.dim)
-        most = min(max_gradients, target.num_gradients + 2 * target.dim + FITTED * size)
-        if most < target.num_gradients + 2 * target.dim + 2 * size:
-            # Nothing is left to fit a normal there: both rough bounds are taken to be as far below
-            # the fitted ones.
-            rough = max(
-                (each.elbo for each in inside), default=np.inf
-            )  # with none inside there is nothing to compare
-            fitted += (
-                [one._replace(elbo=own + one.elbo - rough)]
-                if one.elbo > rough - limits.RIVAL
-                else []
-            )
+        begin_gradients = target.num_gradients + 2 * target.dim
+        limit = min(max_gradients, begin_gradients + FITTED * size)
+        if limit < begin_gradients + 2 * size:
+            # No gradients are left to fit a normal there: assume that both rough bounds have the
+            # same error. Without a mode inside there is nothing to compare.
+            rough = max((x.elbo for x in inside), default=np.inf)
+            if candidate.elbo > rough - limits.RIVAL:
+                underrated.append(candidate._replace(elbo=elbo + candidate.elbo - rough))
             continue
-        begin = Sitting.begin(laplace(target, one.mode)[0])
-        there = fit_normal(Run(target, int(most)), begin, seed, size)
-        mode = one.mode._replace(x=there.mean, sds=there.sds)
-        if there.elbo > own - limits.RIVAL and not _is_inside(q, mode, searched, target):
-            fitted.append(one._replace(mode=mode, elbo=there.elbo))
-    return fitted
+        begin = Sitting.begin(laplace(target, candidate.mode)[0])
+        normal = fit_normal(Run(target, int(limit)), begin, seed, size)
+        mode = candidate.mode._replace(x=normal.mean, sds=normal.sds)
+        if normal.elbo > elbo - limits.RIVAL and not _is_inside(q, mode, search, target):
+            underrated.append(candidate._replace(mode=mode, elbo=normal.elbo))
+    return underrated
 
 
-def _apart(
-    found: Sequence[Candidate], target: Target, others: Sequence[Candidate] = ()
+def _distinct(
+    candidates: Sequence[Candidate], target: Target, others: Sequence[Candidate] = ()
 ) -> list[Candidate]:
-    """Returns modes that are not on the hill of others, nor of a mode before."""
-    joined = lambda *two: share_hill(target, *sorted(two, key=lambda mode: mode.value))
-    kept: list[Candidate] = []
-    for one in found:
-        if not any(joined(one.mode, own.mode) for own in (*others, *kept)):
-            kept.append(one)
-    return kept
+    """The modes that are on no hill of the others, nor of an earlier mode."""
+
+    def is_joined(a: Mode, b: Mode) -> bool:
+        low, high = sorted((a, b), key=lambda mode: mode.value)
+        return share_hill(target, low, high)
+
+    distinct: list[Candidate] = []
+    for candidate in candidates:
+        if not any(is_joined(candidate.mode, x.mode) for x in (*others, *distinct)):
+            distinct.append(candidate)
+    return distinct
 
 
-def _weighty(searched: SearchResult, own: float) -> list[Candidate]:
-    """Returns the modes of a weight like that of the best, or of q, by their bounds."""
-    best = max([own, *(one.elbo for one in searched.candidates)])
-    return [one for one in searched.candidates if one.elbo > best - limits.RIVAL]
+def _weighty(search: SearchResult, elbo: float) -> list[Candidate]:
+    """The modes with a weight like the best mode's, or q's, by their bounds."""
+    best = max([elbo, *(x.elbo for x in search.candidates)])
+    return [x for x in search.candidates if x.elbo > best - limits.RIVAL]
 
 
-def _others(
+def _describe_others(
     q: Q,
-    own: float,
+    elbo: float,
     draws: np.ndarray,
-    searched: SearchResult,
+    search: SearchResult,
     outside: list[Candidate],
     target: Target,
 ) -> Others:
-    """Returns what the searches found beside q, by its bound and theirs."""
-    weighty = _weighty(searched, -np.inf)
-    inside = _apart(
-        [one for one in weighty if is_near(q.distance(one.mode.x), len(one.mode.x))], target
-    )
-    labels = [exchange.names for exchange in searched.labels]
+    """The modes outside q in numbers, by their bounds and that of q (`elbo`)."""
+    weighty = _weighty(search, -np.inf)
+    near = [x for x in weighty if is_near(q.distance(x.mode.x), len(x.mode.x))]
+    inside = _distinct(near, target)
+    labels = [exchange.names for exchange in search.labels]
     if not outside:
-        return Others(searched.num_starts, max(len(inside), 1), labels=labels)
-    rough = max((one.elbo for one in inside), default=-np.inf)
-    own = rough if rough > own - limits.ROUGHLY else own  # rough bounds have an error in common
-    shares = special.softmax(np.array([own, *(one.elbo for one in outside)]))
+        return Others(search.num_starts, max(len(inside), 1), labels=labels)
+    rough = max((x.elbo for x in inside), default=-np.inf)
+    if rough > elbo - limits.ROUGHLY:
+        elbo = rough  # rough bounds have an error in common
+    shares = special.softmax(np.array([elbo, *(x.elbo for x in outside)]))
     sds = np.maximum(draws.std(0), np.finfo(float).tiny)
-    means = np.stack([draws.mean(0), *(one.mode.x for one in outside)])
+    means = np.stack([draws.mean(0), *(x.mode.x for x in outside)])
     middle = shares @ means
     all_sds = np.sqrt(sds**2 + shares @ (means - middle) ** 2)
     mean = float(np.max(np.abs(means[0] - middle) / all_sds))
     return Others(
-        searched.num_starts,
+        search.num_starts,
         len(inside),
         len(outside),
         1 - shares[0],
@@ -346,36 +360,36 @@ def _others(
     )
 
 
-def _is_inside(q: Q, mode: Mode, searched: SearchResult, target: Target) -> bool:
-    """Says whether q describes a mode, or one that is the same with labels exchanged."""
+def _is_inside(q: Q, mode: Mode, search: SearchResult, target: Target) -> bool:
+    """True if q describes a mode, or the same mode with labels exchanged."""
     x = mode.x[None]
-    copies = [copy for exchange in searched.labels for copy in _copies(exchange, target, x)]
-    return any(is_near(q.distance(one[0]), len(one[0])) for one in (x, *copies))
+    copies = [copy for exchange in search.labels for copy in _copies(exchange, target, x)]
+    return any(is_near(q.distance(point[0]), len(point[0])) for point in (x, *copies))
 
 
-def _shown(model: Model, q: Q, searched: SearchResult, target: Target) -> list[FoundMode]:
-    """Returns the modes with the variables' values; those inside q count as one, however far their
+def _report_modes(model: Model, q: Q, search: SearchResult, target: Target) -> list[FoundMode]:
+    """The modes with the variables' values. The modes inside q count as one, however far their
     searches got."""
-    program = cached_program(model, _values, lambda model: quick_jit(lambda x: _values(model(), x)))
-    free = lambda mode: target.to_free(mode.x[None])[0]
-    at = lambda mode: jax.tree.map(
-        np.asarray, program(np.asarray(free(mode), jnp.result_type(float)))
+    program = cached_program(
+        model, _values, lambda model_ref: quick_jit(lambda x: _values(model_ref(), x))
     )
-    inside = [_is_inside(q, one.mode, searched, target) for one in searched.candidates]
-    own = [one for one, is_in in zip(searched.candidates, inside, strict=True) if is_in]
-    others = [
-        one
-        for one, is_in in zip(searched.candidates, inside, strict=True)
-        if not is_in and one.elbo > -np.inf
+
+    def values(mode: Mode) -> Any:
+        free = target.to_free(mode.x[None])[0]
+        return jax.tree.map(np.asarray, program(np.asarray(free, jnp.result_type(float))))
+
+    inside, outside = _split(q, search.candidates, search, target)
+    modes = [x for x in outside if x.elbo > -np.inf]
+    if inside:  # they lead, even if the curvature at another mode promised more
+        modes.insert(0, inside[0]._replace(num_starts=sum(x.num_starts for x in inside)))
+    return [
+        FoundMode(values(x.mode), x.mode.value, x.elbo if x.elbo > -np.inf else None, x.num_starts)
+        for x in modes
     ]
-    if own:  # they lead, also where another's curvature promised more
-        others = [own[0]._replace(num_starts=sum(one.num_starts for one in own)), *others]
-    elbo = lambda one: one.elbo if one.elbo > -np.inf else None
-    return [FoundMode(at(one.mode), one.mode.value, elbo(one), one.num_starts) for one in others]
 
 
 def _values(model: Model | None, x: Float[Array, " D"]) -> dict[str, Any]:
-    """Returns the variables' values at coordinates."""
+    """The variables' values at coordinates."""
     return cast(Model, model).log_density.variables.values(x)[0]
 
 
@@ -383,52 +397,50 @@ def _values(model: Model | None, x: Float[Array, " D"]) -> dict[str, Any]:
 WIDER = 320  # draws of each wider law
 ONE_DRAW = 1e-12  # weight of all other draws, up to which one draw has all of it
 FREEDOM = 4  # degrees of freedom of the t
-OUTWARD, FARTHEST = (
-    4,
-    8,
-)  # how often laws are centred at draws that count most for sds; and at how many draws
+OUTWARD = 4  # how often further laws are centred at draws with the largest share of the sds
+FARTHEST = 8  # draws at which each of these laws is centred
 
 
 class Wide(NamedTuple):
-    """A mixture of normals of equal weights, whose draws are made longer by Student's t."""
+    """A mixture of normals of equal weights, whose draws Student's t stretches."""
 
     parts: tuple[Gaussian, ...]  # the normals
-    each: bool  # True makes each direction longer by itself, False all directions alike
+    by_direction: bool  # True stretches each direction by itself, False all directions alike
 
     def draw(self, size: int, rng: np.random.Generator) -> Float[np.ndarray, "draws D"]:
-        """Returns draws."""
-        num_parts, dim = len(self.parts), len(self.parts[0].mean)
+        """Random draws."""
+        num_parts = len(self.parts)
+        dim = len(self.parts[0].mean)
         counts = np.bincount(rng.choice(num_parts, size, p=np.full(num_parts, 1 / num_parts)))
-        drawn = []
+        draws = []
         for part, count in zip(self.parts, counts, strict=False):
-            chi2 = rng.chisquare(FREEDOM, (count, dim if self.each else 1))
-            drawn.append(part.from_noise(rng.normal(size=(count, dim)) * np.sqrt(FREEDOM / chi2)))
-        return np.concatenate(drawn)
+            chi2 = rng.chisquare(FREEDOM, (count, dim if self.by_direction else 1))
+            noise = rng.normal(size=(count, dim)) * np.sqrt(FREEDOM / chi2)
+            draws.append(part.from_noise(noise))
+        return np.concatenate(draws)
 
     def log_prob(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
-        """Returns the log density of points."""
-        return special.logsumexp(np.stack([self._of(part, x) for part in self.parts]), 0) - np.log(
-            len(self.parts)
-        )
+        """The log density of points."""
+        log_probs = np.stack([self._part_log_prob(part, x) for part in self.parts])
+        return special.logsumexp(log_probs, 0) - np.log(len(self.parts))
 
-    def _of(self, part: Gaussian, x: np.ndarray) -> np.ndarray:
-        noise, v = part.whiten(x), FREEDOM
+    def _part_log_prob(self, part: Gaussian, x: np.ndarray) -> np.ndarray:
+        noise = part.whiten(x)
+        v = FREEDOM
         dim = noise.shape[1]
-        volume = part.entropy() - 0.5 * dim * np.log(2 * np.pi * np.e)
-        if self.each:
-            one = (
-                special.gammaln(0.5 * (v + 1)) - special.gammaln(0.5 * v) - 0.5 * np.log(v * np.pi)
-            )
-            return dim * one - 0.5 * (v + 1) * np.log1p(noise**2 / v).sum(1) - volume
-        one = (
-            special.gammaln(0.5 * (v + dim))
+        log_volume = part.entropy() - 0.5 * dim * np.log(2 * np.pi * np.e)
+        size = 1 if self.by_direction else dim  # dimension of a t
+        constant = (
+            special.gammaln(0.5 * (v + size))
             - special.gammaln(0.5 * v)
-            - 0.5 * dim * np.log(v * np.pi)
+            - 0.5 * size * np.log(v * np.pi)
         )
-        return one - 0.5 * (v + dim) * np.log1p((noise**2).sum(1) / v) - volume
+        if self.by_direction:
+            return dim * constant - 0.5 * (v + 1) * np.log1p(noise**2 / v).sum(1) - log_volume
+        return constant - 0.5 * (v + dim) * np.log1p((noise**2).sum(1) / v) - log_volume
 
 
-class Weighed(NamedTuple):
+class WeightedDraws(NamedTuple):
     """Draws of several laws, with the density of their mixture."""
 
     x: Float[np.ndarray, "S D"]  # draws, (S, D)
@@ -437,7 +449,7 @@ class Weighed(NamedTuple):
     log_all: Float[np.ndarray, " S"]  # of the mixture of all laws
 
 
-def weighed(
+def weigh(
     log_density: Callable[[np.ndarray], np.ndarray],
     q: Q,
     draws: Float[np.ndarray, "draws D"],
@@ -445,122 +457,130 @@ def weighed(
     log_q: Float[np.ndarray, " draws"],
     seed: list[int],
     num_wider: int = WIDER,
-) -> Weighed:
-    """Returns draws of q, with log p and log q there, beside draws of wider laws in which all
-    components have equal weights: `num_wider` of each law, 0 where the density is dear."""
+) -> WeightedDraws:
+    """Draws of q, with log p and log q there, and draws of wider laws in which all components have
+    equal weights: `num_wider` of each law, 0 if the density is expensive."""
     if not num_wider:
-        return Weighed(draws, log_p, log_q, log_q)
+        return WeightedDraws(draws, log_p, log_q, log_q)
     rng = np.random.default_rng(seed)
     parts = (q,) if isinstance(q, Gaussian) else q.parts
 
-    def drawn(law: Wide, size: int) -> _Drawn:
+    def draw(law: Wide, size: int) -> _LawDraws:
         x = law.draw(size, rng)
         return law, x, log_density(x), q.log_prob(x)
 
     nearest = lambda x: min(parts, key=lambda part: part.distance(x))
-    laws = [Wide(parts, each) for each in (False, True)]
-    pilot = [drawn(law, num_wider // 2) for law in laws]
+    laws = [Wide(parts, by_direction) for by_direction in (False, True)]
+    pilot = [draw(law, num_wider // 2) for law in laws]
     for _ in range(OUTWARD):
-        laws.append(
-            Wide(tuple(nearest(x)._replace(mean=x) for x in _farthest(_together(pilot))), False)
-        )
-        pilot.append(drawn(laws[-1], num_wider // 2))
-    # Afresh: a law that was put where a draw weighed much would take that draw's weight.
-    return _together([(None, draws, log_p, log_q), *(drawn(law, num_wider) for law in laws)])
+        centers = _influential_draws(_combine(pilot))
+        law = Wide(tuple(nearest(x)._replace(mean=x) for x in centers), False)
+        laws.append(law)
+        pilot.append(draw(law, num_wider // 2))
+    # New draws: a law centred at a draw of large weight would take that draw's weight.
+    return _combine([(None, draws, log_p, log_q), *(draw(law, num_wider) for law in laws)])
 
 
-_Drawn = tuple[Wide | None, np.ndarray, np.ndarray, np.ndarray]
-"""Draws of one law, None that of q, with the log densities of posterior and q there."""
+_LawDraws = tuple[Wide | None, np.ndarray, np.ndarray, np.ndarray]
+"""A law (None for q), draws of it, and the log densities of posterior and q there."""
 
 
-def _together(sets: list[_Drawn]) -> Weighed:
-    """Returns all draws as those of one mixture."""
+def _combine(sets: list[_LawDraws]) -> WeightedDraws:
+    """All draws as draws of one mixture."""
     laws, *parts = zip(*sets, strict=True)
     x, log_p, log_q = (np.concatenate(part) for part in parts)
-    each = np.stack([log_q if law is None else law.log_prob(x) for law in laws])
+    log_probs = np.stack([log_q if law is None else law.log_prob(x) for law in laws])
     counts = np.array([len(part) for part in parts[0]])
-    return Weighed(x, log_p, log_q, special.logsumexp(each, 0, b=counts[:, None] / len(x)))
+    log_all = special.logsumexp(log_probs, 0, b=counts[:, None] / len(x))
+    return WeightedDraws(x, log_p, log_q, log_all)
 
 
-def _farthest(of: Weighed) -> Float[np.ndarray, "FARTHEST D"]:
-    """Returns the draws that count most for standard deviations."""
-    weights = special.softmax(of.log_p - of.log_all)
-    apart = of.x - weights @ of.x
-    counts = weights * np.max(apart**2 / np.maximum(weights @ apart**2, 1e-300), 1)
-    return of.x[np.argsort(-counts, kind="stable")[:FARTHEST]]
+def _influential_draws(sample: WeightedDraws) -> Float[np.ndarray, "FARTHEST D"]:
+    """The draws with the largest share of the standard deviations."""
+    weights = special.softmax(sample.log_p - sample.log_all)
+    deviations = sample.x - weights @ sample.x
+    variances = np.maximum(weights @ deviations**2, 1e-300)
+    shares = weights * np.max(deviations**2 / variances, 1)
+    return sample.x[np.argsort(-shares, kind="stable")[:FARTHEST]]
 
 
-def moments(of: Weighed, numbers: Float[np.ndarray, "S M"], names: Sequence[str]) -> Moments | None:
-    """Returns how far means and standard deviations of q are off, of these numbers at the draws, by
-    their names; None where one draw has all the weight, and says nothing of a spread.
+def moments(
+    sample: WeightedDraws, numbers: Float[np.ndarray, "S M"], names: Sequence[str]
+) -> Moments | None:
+    """Errors of means and standard deviations of q, for these numbers at the draws, with their
+    names; None where one draw has all the weight, and no spread is known.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(4000, 1))  # of q, N(0, 1); the posterior is N(.2, .9^2)
     >>> log_p = -0.5 * ((x[:, 0] - 0.2) / 0.9) ** 2
-    >>> found = moments(Weighed(x, log_p, -0.5 * x[:, 0] ** 2, -0.5 * x[:, 0] ** 2), x, ["x"])
-    >>> print(f"{found.mean.value:.1f} {np.exp(found.log_sd.value):.1f}")  # (0 - .2) / .9, 1 / .9
+    >>> log_q = -0.5 * x[:, 0] ** 2
+    >>> off = moments(WeightedDraws(x, log_p, log_q, log_q), x, ["x"])
+    >>> print(f"{off.mean.value:.1f} {np.exp(off.log_sd.value):.1f}")  # (0 - .2) / .9, 1 / .9
     -0.2 1.1
     """
-    smoothed = psis(of.log_p - of.log_all)
+    smoothed = psis(sample.log_p - sample.log_all)
     p = np.exp(smoothed.log_weights)
-    q = special.softmax(of.log_q - of.log_all)
-    usable = np.isfinite(numbers).all(1)
-    p, q, x = (p[usable] / p[usable].sum(), q[usable] / q[usable].sum(), numbers[usable])
+    q = special.softmax(sample.log_q - sample.log_all)
+    is_finite = np.isfinite(numbers).all(1)
+    p = p[is_finite] / p[is_finite].sum()
+    q = q[is_finite] / q[is_finite].sum()
+    x = numbers[is_finite]
     mean_p, mean_q = p @ x, q @ x
-    apart_p, apart_q = x - mean_p, x - mean_q
-    sd_p, sd_q = np.sqrt(p @ apart_p**2), np.sqrt(q @ apart_q**2)
+    deviations_p, deviations_q = x - mean_p, x - mean_q
+    sd_p, sd_q = np.sqrt(p @ deviations_p**2), np.sqrt(q @ deviations_q**2)
     if 1 - p.max() < ONE_DRAW:
         return None
-    least = np.maximum(sd_p, np.finfo(float).tiny)
-    mean, log_sd = (mean_q - mean_p) / least, np.log(np.maximum(sd_q, np.finfo(float).tiny) / least)
-    of_mean = p[:, None] * apart_p - q[:, None] * apart_q
-    of_sd = p[:, None] * ((apart_p / least) ** 2 - 1) - q[:, None] * (
-        (apart_q / np.maximum(sd_q, 1e-300)) ** 2 - 1
-    )
-    errors = np.sqrt((of_mean**2).sum(0)) / least, 0.5 * np.sqrt((of_sd**2).sum(0))
+    sd_p = np.maximum(sd_p, np.finfo(float).tiny)
+    mean = (mean_q - mean_p) / sd_p
+    log_sd = np.log(np.maximum(sd_q, np.finfo(float).tiny) / sd_p)
+    mean_terms = p[:, None] * deviations_p - q[:, None] * deviations_q
+    z_p = deviations_p / sd_p
+    z_q = deviations_q / np.maximum(sd_q, 1e-300)
+    sd_terms = p[:, None] * (z_p**2 - 1) - q[:, None] * (z_q**2 - 1)
+    mean_error = np.sqrt((mean_terms**2).sum(0)) / sd_p
+    sd_error = 0.5 * np.sqrt((sd_terms**2).sum(0))
     independent = num_independent(x, q) if len(names) >= limits.MANY else len(names)
-    mean_off = _most_off(mean, errors[0], names, independent)
-    sd_off = _most_off(log_sd, errors[1], names, independent)
+    mean_off = _largest_error(mean, mean_error, names, independent)
+    sd_off = _largest_error(log_sd, sd_error, names, independent)
     with np.errstate(divide="ignore"):
-        squares = np.log(p) + 2 * np.log(np.abs(apart_p[:, list(names).index(sd_off.at)]))
+        squares = np.log(p) + 2 * np.log(np.abs(deviations_p[:, list(names).index(sd_off.at)]))
     sd_off = sd_off._replace(khat=psis(squares).khat)
-    num_draws = int(usable.sum())
+    num_draws = int(is_finite.sum())
     return Moments(mean_off, sd_off, smoothed.khat, smoothed.ess, num_draws, len(names))
 
 
 def num_independent(numbers: Float[np.ndarray, "S M"], weights: Float[np.ndarray, " S"]) -> float:
-    """The number of independent normal numbers of which as much is known as of these: M^2 over the
-    sum of their squared correlations, noise of the draws subtracted.
+    """The number of independent normal numbers with the same information: M^2 over the sum of
+    squared correlations, noise of the draws subtracted.
 
     >>> x = np.random.default_rng(0).normal(size=(1000, 1))
     >>> bool(np.isclose(num_independent(np.repeat(x, 5, axis=1), np.full(1000, 1e-3)), 1.0))
     True
     """
-    apart = numbers - weights @ numbers
-    scaled = np.sqrt(weights)[:, None] * apart
+    scaled = np.sqrt(weights)[:, None] * (numbers - weights @ numbers)
     scaled = scaled / np.maximum(np.sqrt((scaled**2).sum(0)), np.finfo(float).tiny)
-    # The sum of squares of scaled' scaled is that of scaled scaled', which may be the smaller one.
+    # scaled' scaled and scaled scaled' have the same sum of squares: take the smaller matrix.
     products = scaled.T @ scaled if scaled.shape[1] <= len(scaled) else scaled @ scaled.T
     size = scaled.shape[1]
     squares = float((products**2).sum())
-    by_noise = (size**2 - squares) * float((weights**2).sum())
-    return size**2 / max(squares - by_noise, size)
+    noise = (size**2 - squares) * float((weights**2).sum())
+    return size**2 / max(squares - noise, size)
 
 
-def _most_off(
+def _largest_error(
     off: Float[np.ndarray, " M"],
     errors: Float[np.ndarray, " M"],
     names: Sequence[str],
     independent: float,
 ) -> Off:
-    """The number that is off most, two standard errors included. The largest of many noisy numbers
-    is large by noise alone: from `limits.MANY` on they are drawn together (`shrink`)."""
+    """The number with the largest error, two standard errors included. The largest of many noisy
+    numbers is large by noise alone: from `limits.MANY` on they are drawn together (`shrink`)."""
     hidden = 0.0
     if len(off) >= limits.MANY:
         limit = float(special.ndtri(1 - limits.BY_CHANCE / (2 * len(off))))
         off, errors, hidden = shrink(off, errors, independent, limit)
-    at = int(np.argmax(np.abs(off) + limits.WITHIN * errors))
-    return Off(float(off[at]), float(errors[at]), names[at], hidden=hidden)
+    place = int(np.argmax(np.abs(off) + limits.WITHIN * errors))
+    return Off(float(off[place]), float(errors[place]), names[place], hidden=hidden)
 
 
 def shrink(
@@ -569,16 +589,16 @@ def shrink(
     independent: float,
     limit: float,
 ) -> tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"], float]:
-    """Empirical Bayes estimates of many errors that are seen with noise (Efron and Morris 1973).
+    """Empirical Bayes estimates of many noisy errors (Efron and Morris 1973).
 
-    Numbers beyond `limit` standard errors are no noise, and stay. The others are taken for draws of
-    N(0, t^2) plus noise, t^2 being what their squares have beyond noise, two standard errors of it
-    included.
+    Numbers beyond `limit` standard errors are no noise, and stay. The others are modelled as draws
+    of N(0, t^2) plus noise; t^2 is the excess of their squares over noise, two standard errors of
+    it included.
 
     Args:
-      off: what is seen.
-      errors: standard errors of it.
-      independent: the number of independent ones among them, which says how well t is known.
+      off: the noisy errors.
+      errors: their standard errors.
+      independent: the number of independent ones among them, which determines the precision of t.
       limit: standard errors that no noise exceeds.
 
     Returns:
@@ -590,13 +610,13 @@ def shrink(
     >>> print(f"{np.abs(noise).max():.2f} {np.abs(estimates).max():.2f} {hidden:.2f}")
     0.39 0.02 0.45
     """
-    stands_out = np.abs(off) > limit * errors
-    quiet = ~stands_out
-    if not quiet.any():
+    is_large = np.abs(off) > limit * errors
+    is_small = ~is_large
+    if not is_small.any():
         return off, errors, 0.0
-    noise = errors[quiet] ** 2
-    excess = np.mean(off[quiet] ** 2 - noise)
+    noise = errors[is_small] ** 2
+    excess = np.mean(off[is_small] ** 2 - noise)
     doubt = limits.WITHIN * np.sqrt(2.0 / independent) * np.mean(noise)
     variance = max(float(excess + doubt), 0.0)
-    share = np.where(stands_out, 1.0, variance / np.maximum(variance + errors**2, 1e-300))
-    return off * share, errors * np.sqrt(share), limit * float(np.median(errors[quiet]))
+    share = np.where(is_large, 1.0, variance / np.maximum(variance + errors**2, 1e-300))
+    return off * share, errors * np.sqrt(share), limit * float(np.median(errors[is_small]))
