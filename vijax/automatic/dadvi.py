@@ -45,8 +45,8 @@ NUM_STARTS = 16
 MAX_STEPS = 1000
 MOST_DENSE = 200  # D up to which the Hessian is formed
 ENOUGH, SETTLED = 1e-8, 1e-4
-"""Newton's steps end where a further one promises fewer nats than `ENOUGH`. Where rounding allows
-no less, an end that promises less than `SETTLED` counts as the maximum."""
+"""Newton's steps end where a further step promises fewer nats than `ENOUGH`. If rounding prevents
+that, an end that promises less than `SETTLED` counts as the maximum."""
 TOL = 1e-6  # residual at which conjugate gradients end, relative to the right-hand side
 
 
@@ -58,27 +58,27 @@ def dadvi(
     num_draws: Annotated[int, integer(2)] = 30,
     stage: Stage | None = None,
 ) -> Fit:
-    """Fits independent normals in free coordinates to a log density, on draws whose noise is fixed:
-    a deterministic problem, solved from the best of several modes on by L-BFGS and then by Newton's
+    """Fits independent normals in free coordinates to a log density, on draws with fixed noise: a
+    deterministic problem, solved by L-BFGS from the best of several modes, and then by Newton's
     steps (Giordano, Ingram and Broderick 2024, "Black box variational inference with a
     deterministic objective"). There is no learning rate, and the end is an optimum, so that
     `vijax.linear_response(fit, data)` can correct its variances.
 
-    How many draws? If variables are weakly correlated, tens of draws serve any number of them. If
-    they are strongly correlated, there must be more draws than variables, because the sds adapt to
-    correlations that the noise has by chance: with one common factor in 100 features sds were half
-    too large with 32 draws, right with 512. The bound on the fixed draws is then far above
-    `fit.elbo`, which is on fresh ones, and `fit.verdict` says so. The covariances of
-    `vijax.linear_response` suffer less: in that example they were right to 4 % with 32 draws.
+    How many draws? If variables are weakly correlated, tens of draws are enough for any number of
+    variables. If they are strongly correlated, there must be more draws than variables, because the
+    sds adapt to chance correlations of the noise: with one common factor in 100 features sds were
+    half too large with 32 draws, right with 512. With too few draws, their bound is far above
+    `fit.elbo`, which is on fresh draws, and `fit.verdict` says so. The covariances of
+    `vijax.linear_response` suffer less: in this example they were right to 4 % with 32 draws.
 
     Args:
       model: a log density (`vijax.density`), whatever its guide.
       data: the data that the model reads; None for a density that reads none.
       key: random key of starts and draws.
-      num_draws: number of fixed draws, scrambled Sobol points with their mirror images: the next
-          power of two is taken.
-      stage: `fit.report.stage` of a fit with the same arguments that Ctrl-C stopped: goes on from
-        there, without searching for modes again. The end is that of a fit that was never stopped,
+      num_draws: number of fixed draws, scrambled Sobol points with their mirror images, rounded up
+          to a power of two.
+      stage: `fit.report.stage` of a fit with the same arguments that Ctrl-C stopped: the fit
+        resumes there, without searching for modes again, and ends as if it had never been stopped,
         bit for bit.
 
     After Ctrl-C the best so far is returned; its verdict says "Stopped early". A second Ctrl-C
@@ -107,37 +107,40 @@ def dadvi(
     check_key(key)
     require_integers(2, num_draws=num_draws)
     density = require_log_density(model, "Use vijax.auto.")
-    target, seed = Target.from_data(model, data), keys.seed(key)
+    target = Target.from_data(model, data)
+    seed = keys.seed(key)
     check_stage(stage, target.dim, NUM_STARTS, False, density.hierarchy is not None)
     with interrupt_flag() as asked:
         watcher = Watcher(asked, stage)
-        found = watcher.find_modes(
+        candidates = watcher.find_modes(
             target, lambda: find_modes(target, seed, NUM_STARTS, asked.is_set), NUM_STARTS
         )
-        if len(found) > 1:
-            found, _ = with_bounds(target, found, seed)
-        start = found[int(np.argmax([one.elbo for one in found]))].mode
+        if len(candidates) > 1:
+            candidates, _ = with_bounds(target, candidates, seed)
+        start = candidates[int(np.argmax([x.elbo for x in candidates]))].mode
         noise = unit_noise(num_draws, target.dim, seed)
         objective = OnDraws(target, noise)
-        reached = climb(objective, start, MAX_STEPS, stopped=asked.is_set)
-        top = newton(
-            objective, np.concatenate([reached.mean, np.log(reached.scale)]), stopped=asked.is_set
-        )
-    cut = Ended.INTERRUPTED if asked.is_set() else Ended.UNSOLVED
-    q = as_gaussian(top.point, top.value, Ended.CONVERGED if top.promised < SETTLED else cut)
-    searched = SearchResult(found, exchanges(target, start.x, q.sds, seed), NUM_STARTS)
-    said = assess(model, target, q, searched, seed)._replace(noise=noise)
-    said = said._replace(stage=watcher.stage if q.ended is Ended.INTERRUPTED else None)
-    most = limits.TOO_FEW_DRAWS + limits.SURE * said.elbo.standard_error
-    if q.ended is Ended.CONVERGED and q.elbo - said.elbo.value > most:
+        plain = climb(objective, start, MAX_STEPS, stopped=asked.is_set)
+        point = np.concatenate([plain.mean, np.log(plain.scale)])
+        maximum = newton(objective, point, stopped=asked.is_set)
+    end = Ended.INTERRUPTED if asked.is_set() else Ended.UNSOLVED
+    if maximum.promise < SETTLED:
+        end = Ended.CONVERGED
+    q = as_gaussian(maximum.point, maximum.value, end)
+    search = SearchResult(candidates, exchanges(target, start.x, q.sds, seed), NUM_STARTS)
+    report = assess(model, target, q, search, seed)._replace(noise=noise)
+    report = report._replace(stage=watcher.stage if q.ended is Ended.INTERRUPTED else None)
+    excess = q.elbo - report.elbo.value
+    limit = limits.TOO_FEW_DRAWS + limits.SURE * report.elbo.standard_error
+    if q.ended is Ended.CONVERGED and excess > limit:
         q = q._replace(ended=Ended.TOO_FEW)
-        said = with_verdict(said, q)
-    return as_fit(model, q, said, key)._replace(columns=find_names(data))
+        report = with_verdict(report, q)
+    return as_fit(model, q, report, key)._replace(columns=find_names(data))
 
 
 # --- the objective --------------------------------------------------------------------------------
 def unit_noise(num_draws: int, dim: int, seed: int) -> Float[np.ndarray, "draws D"]:
-    """Returns fixed noise of which every coordinate has mean zero and variance one exactly."""
+    """Fixed noise with mean zero and variance one, exactly, in every coordinate."""
     noise = draw_noise(num_draws, dim, [seed, 0])
     return noise / np.sqrt((noise**2).mean(0))
 
@@ -146,72 +149,75 @@ class OnDraws:
     """f as a function of points (m, l) of length 2D, up to a constant; `noise` is e, (draws, D)."""
 
     def __init__(self, target: Target, noise: Float[np.ndarray, "draws D"]):
-        self.dim, self.noise, self._target = target.dim, noise, target
+        self.dim = target.dim
+        self.noise = noise
+        self._target = target
 
     def slopes(self, points: Float[np.ndarray, "points 2D"]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns values and gradients; a value is -inf where a draw has no density."""
-        pairs = [self._at(point) for point in points]
+        """Values and gradients; a value is -inf where a draw has no density."""
+        pairs = [self._slope(point) for point in points]
         return np.array([value for value, _ in pairs]), np.stack([slope for _, slope in pairs])
 
     def rounding(self, value: float) -> float:
-        """Returns the rounding error of a value in the working precision."""
+        """The rounding error of a value in the working precision."""
         return 4 * self._target.epsilon * max(abs(value), 1.0)
 
     def hessian(self, point: Float[np.ndarray, " 2D"]) -> Float[np.ndarray, "2D 2D"]:
-        """Returns all second derivatives, at a cost of D^2 numbers a draw."""
-        x, moved, slopes = self._draws(point)
+        """All second derivatives, at a cost of D^2 numbers a draw."""
+        x, offsets, slopes = self._draws(point)
         blocks = np.zeros((2, 2, self.dim, self.dim))
-        for some, change in zip(self._target.hessians(x), moved, strict=True):
-            right = some * change
-            blocks += np.array([[some, right], [right.T, change[:, None] * right]])
+        for hessian, offset in zip(self._target.hessians(x), offsets, strict=True):
+            mixed = hessian * offset
+            blocks += np.array([[hessian, mixed], [mixed.T, offset[:, None] * mixed]])
         blocks /= len(x)
-        blocks[1, 1] += np.diag((slopes * moved).mean(0))
+        blocks[1, 1] += np.diag((slopes * offsets).mean(0))
         return np.block([[blocks[0, 0], blocks[0, 1]], [blocks[1, 0], blocks[1, 1]]])
 
     def product(
         self, point: Float[np.ndarray, " 2D"]
     ) -> Callable[[np.ndarray], Float[np.ndarray, " 2D"]]:
-        """Returns v -> Hessian v at a point, at the cost of one Hessian-vector product of log p a
-        draw."""
-        x, moved, slopes = self._draws(point)
-        own = (slopes * moved).mean(0)
+        """The function v -> Hessian v at a point; it costs one Hessian-vector product of log p for
+        each draw."""
+        x, offsets, slopes = self._draws(point)
+        diagonal = (slopes * offsets).mean(0)
 
         def product(v: np.ndarray) -> Float[np.ndarray, " 2D"]:
-            of_mean, of_log_sd = np.split(v, 2)
-            pushed = self._target.products(x, of_mean + moved * of_log_sd)
-            return np.concatenate([pushed.mean(0), (pushed * moved).mean(0) + own * of_log_sd])
+            v_mean, v_log_sd = np.split(v, 2)
+            products = self._target.products(x, v_mean + offsets * v_log_sd)
+            log_sd_part = (products * offsets).mean(0) + diagonal * v_log_sd
+            return np.concatenate([products.mean(0), log_sd_part])
 
         return product
 
     def scales(self, point: Float[np.ndarray, " 2D"]) -> Float[np.ndarray, " 2D"]:
-        """Returns rough standard deviations of the solution: those by the Hessian of a normal with
-        this variance."""
+        """Rough standard deviations of the solution, by the Hessian of a normal with this
+        variance."""
         return np.concatenate([np.exp(point[self.dim :]), np.full(self.dim, np.sqrt(0.5))])
 
-    def _at(self, point: np.ndarray) -> tuple[float, np.ndarray]:
+    def _slope(self, point: np.ndarray) -> tuple[float, np.ndarray]:
+        """Value and gradient at a point."""
         mean, log_sd = np.split(point, 2)
         if log_sd.max() > limits.WIDEST:
             return -np.inf, np.zeros_like(point)
-        moved = np.exp(log_sd) * self.noise
-        values, slopes = self._target.slopes(mean + moved)
-        bad = not np.isfinite(values).all()
-        with np.errstate(over="ignore", invalid="ignore"):  # far out, on the way of a search
-            of_sd = (slopes * moved).mean(0) + 1
-        return -np.inf if bad else values.mean() + log_sd.sum(), np.concatenate(
-            [slopes.mean(0), of_sd]
-        )
+        offsets = np.exp(log_sd) * self.noise
+        values, slopes = self._target.slopes(mean + offsets)
+        is_finite = np.isfinite(values).all()
+        with np.errstate(over="ignore", invalid="ignore"):  # a search may be far out
+            log_sd_slope = (slopes * offsets).mean(0) + 1
+        value = values.mean() + log_sd.sum() if is_finite else -np.inf
+        return value, np.concatenate([slopes.mean(0), log_sd_slope])
 
     def _draws(self, point: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns x, s e, and the gradients at x."""
+        """x, s e, and the gradients at x."""
         mean, log_sd = np.split(point, 2)
-        moved = np.exp(log_sd) * self.noise
-        return mean + moved, moved, self._target.slopes(mean + moved)[1]
+        offsets = np.exp(log_sd) * self.noise
+        return mean + offsets, offsets, self._target.slopes(mean + offsets)[1]
 
 
 def as_gaussian(
     point: Float[np.ndarray, " 2D"], value: float, ended: Ended = Ended.SPENT
 ) -> Gaussian:
-    """Returns the normals of means and log standard deviations; the ELBO with its constant."""
+    """The normals with these means and log standard deviations; the ELBO with its constant."""
     mean, log_sd = np.split(point, 2)
     elbo = float(value + 0.5 * len(mean) * np.log(2 * np.pi * np.e))
     return Gaussian(mean, np.exp(log_sd), elbo, ended, (elbo,))
@@ -225,13 +231,13 @@ def climb(
     enough: float = lbfgs.ENOUGH,
     stopped: Callable[[], bool] = never,
 ) -> Gaussian:
-    """Returns the best independent normals on fixed draws, by L-BFGS."""
-    first = np.concatenate([start.x, np.log(np.clip(start.sds, 1e-6, 1.0))])
-    found = maximise(objective.slopes, first[None], max_steps, enough, stopped)
+    """The best independent normals on fixed draws, by L-BFGS."""
+    point = np.concatenate([start.x, np.log(np.clip(start.sds, 1e-6, 1.0))])
+    ends = maximise(objective.slopes, point[None], max_steps, enough, stopped)
     remedy = "Give variables narrower priors, or supports that exclude what is impossible."
     expected = "a finite one at draws around its mode"
-    require(bool(found), "log_density", expected, "one that is not", remedy)
-    return as_gaussian(found[0].x, found[0].value)
+    require(bool(ends), "log_density", expected, "one that is not", remedy)
+    return as_gaussian(ends[0].x, ends[0].value)
 
 
 class NotAMaximumError(ValueError):
@@ -241,8 +247,8 @@ class NotAMaximumError(ValueError):
 def solver(
     objective: OnDraws, point: Float[np.ndarray, " 2D"]
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """Returns b -> x with (-Hessian) x = b. Raises NotAMaximumError: the Hessian is not negative
-    definite; conjugate gradients see it in the directions they take."""
+    """The function b -> x with (-Hessian) x = b. Raises NotAMaximumError: the Hessian is not
+    negative definite; conjugate gradients notice it only in the directions they take."""
     if objective.dim > MOST_DENSE:
         product, scales = objective.product(point), objective.scales(point)
         return lambda b: _conjugate_gradients(lambda v: -product(v), b, scales)
@@ -258,19 +264,23 @@ def _conjugate_gradients(
     product: Callable[[np.ndarray], np.ndarray], b: np.ndarray, scales: np.ndarray
 ) -> Float[np.ndarray, " 2D"]:
     """Solves product(x) = b, preconditioned by rough standard deviations of the solution."""
-    x, left = np.zeros_like(b), scales * b
-    direction, size = left, float(left @ left)
+    x = np.zeros_like(b)
+    residual = scales * b
+    direction = residual
+    size = float(residual @ residual)
     goal = TOL**2 * size
     for _ in range(4 * len(b)):
         if size <= goal:
             break
-        pushed = scales * product(scales * direction)
-        curvature = float(direction @ pushed)
+        image = scales * product(scales * direction)
+        curvature = float(direction @ image)
         if not curvature > 0:
             raise NotAMaximumError(f"curvature {curvature} in a direction")
-        x, left = x + size / curvature * direction, left - size / curvature * pushed
-        new = float(left @ left)
-        direction, size = left + new / size * direction, new
+        x = x + size / curvature * direction
+        residual = residual - size / curvature * image
+        new_size = float(residual @ residual)
+        direction = residual + new_size / size * direction
+        size = new_size
     return scales * x
 
 
@@ -279,8 +289,8 @@ class Maximum(NamedTuple):
 
     point: Float[np.ndarray, " 2D"]  # (2D,)
     value: float  # of the function there
-    # nats that a further step still promises; infinite where the Hessian is not negative definite
-    promised: float
+    # Nats that a further step promises; infinite where the Hessian is not negative definite
+    promise: float
 
 
 def newton(
@@ -289,10 +299,10 @@ def newton(
     max_steps: int = 10,
     stopped: Callable[[], bool] = never,
 ) -> Maximum:
-    """Finds the maximum near a point by Newton's steps, halved where the value would fall, until
-    only rounding is left, or it is `stopped`."""
+    """The maximum near a point, by Newton's steps, halved where the value would fall, until only
+    rounding is left or `stopped` returns True."""
     (value,), (slope,) = objective.slopes(point[None])
-    promised = np.inf
+    promise = np.inf
     for _ in range(max_steps):
         if stopped():
             break
@@ -300,14 +310,17 @@ def newton(
             step = solver(objective, point)(slope)
         except NotAMaximumError:
             return Maximum(point, float(value), np.inf)
-        before, promised = promised, 0.5 * float(slope @ step)
-        if promised < ENOUGH or (before < SETTLED and promised > 0.5 * before):
+        last_promise = promise
+        promise = 0.5 * float(slope @ step)
+        if promise < ENOUGH or (last_promise < SETTLED and promise > 0.5 * last_promise):
             break
         for size in 0.5 ** np.arange(8):
-            (new,), (new_slope,) = objective.slopes(point[None] + size * step)
-            if new >= value - objective.rounding(value):
+            (new_value,), (new_slope,) = objective.slopes(point[None] + size * step)
+            if new_value >= value - objective.rounding(value):
                 break
         else:
             break
-        point, value, slope = point + size * step, new, new_slope
-    return Maximum(point, float(value), promised)
+        point = point + size * step
+        value = new_value
+        slope = new_slope
+    return Maximum(point, float(value), promise)

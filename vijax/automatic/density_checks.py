@@ -1,11 +1,10 @@
-"""Checks of a log density: whether it has a gradient, which labels may be exchanged, and whether
-float32 holds it.
+"""Checks of a log density: its gradient, labels that may be exchanged, and precision in float32.
 
-*Label switching.* A mixture is the same under any order of its components. Its posterior has then
-as many copies of each mode as there are orders, and the mean of an entry over all of them is that
-of every other: q describes one labelling. Two entries are exchanged in all variables that have an
+*Label switching.* A mixture is the same for any order of its components. Its posterior then has as
+many copies of each mode as there are orders, and over all copies all entries have the same mean: q
+describes one labelling. To find labels, two entries are exchanged in all variables that have an
 axis of that length, or in some of them, and the density is compared at random points. If it differs
-at one of them, the entries may not be exchanged."""
+at one point, the entries may not be exchanged."""
 
 from __future__ import annotations
 
@@ -39,53 +38,41 @@ def check_slopes(
     """Raises ValueError where the density is finite at starts, but its gradient at none of them; or
     where the density depends on a variable in which its gradient is zero at all of them."""
     values, slopes = target.raw_slopes(starts)
-    usable = np.isfinite(values)
-    if not usable.any():
-        return  # said elsewhere
-    lacking = ~np.isfinite(slopes[usable])
-    if lacking.any(1).all():
-        names = variables.names_where(lacking.any(0))
-        require(
-            False,
-            "log_density",
-            "a finite gradient at any of the starts",
-            f"none in {names}",
-            NOT_FINITE,
-        )
-    flat = usable.any() & (slopes[usable] == 0).all(0)
-    moved = _depends(target, starts[usable], values[usable], flat)
-    require(
-        not moved.any(),
-        "log_density",
-        "a gradient",
-        f"none in {variables.names_where(moved)}",
-        NOT_DIFFERENTIABLE,
-    )
+    is_finite = np.isfinite(values)
+    if not is_finite.any():
+        return  # the search for modes raises an error
+    lacks_slope = ~np.isfinite(slopes[is_finite])
+    if lacks_slope.any(1).all():
+        names = variables.names_where(lacks_slope.any(0))
+        expected = "a finite gradient at any of the starts"
+        require(False, "log_density", expected, f"none in {names}", NOT_FINITE)
+    is_flat = is_finite.any() & (slopes[is_finite] == 0).all(0)
+    varies = _depends(target, starts[is_finite], values[is_finite], is_flat)
+    actual = f"none in {variables.names_where(varies)}"
+    require(not varies.any(), "log_density", "a gradient", actual, NOT_DIFFERENTIABLE)
 
 
 def _depends(
-    target: Target, starts: np.ndarray, values: np.ndarray, flat: np.ndarray
+    target: Target, starts: np.ndarray, values: np.ndarray, is_flat: np.ndarray
 ) -> Bool[np.ndarray, " D"]:
-    """Returns those coordinates of a zero gradient on which the density depends all the same."""
-    if not flat.any():
-        return flat
+    """The flat coordinates if the density depends on them all the same; else none."""
+    if not is_flat.any():
+        return is_flat
     noise = np.random.default_rng(0).uniform(-2, 2, starts.shape)
-    there = target.values(np.where(flat, noise, starts))
-    known = np.isfinite(there)
+    new_values = target.values(np.where(is_flat, noise, starts))
+    is_finite = np.isfinite(new_values)
     rounding = 100 * target.epsilon * np.maximum(np.abs(values), 1.0)
-    return flat & bool((np.abs(there - values) > rounding)[known].any())
+    return is_flat & bool((np.abs(new_values - values) > rounding)[is_finite].any())
 
 
 # --- label switching ------------------------------------------------------------------------------
-MOST_LABELS, MOST_SETS, MOST_ORDERS = 12, 64, 120
-"""Longest axis whose entries are taken for labels; number of sets of variables that are tried, the
-largest ones first; and of orders under which copies of a mode are looked for."""
-POINTS, FIRST = (
-    16,
-    4,
-)  # number of points at which the density is compared, and of those that most pairs are refused at
-SAME = 100.0  # values that differ by less than so many times their rounding are the same
-# standard deviations by which an exchange must move some coordinate of a mode, to be one of labels
+MOST_LABELS = 12  # longest axis whose entries may be labels
+MOST_SETS = 64  # sets of variables that are tried, the largest first
+MOST_ORDERS = 120  # orders of labels for which copies of a mode are made
+POINTS = 16  # points at which the density is compared
+FIRST = 4  # points that are compared first, and reject most pairs
+SAME = 100.0  # values are the same up to this multiple of their rounding
+# Standard deviations by which an exchange of labels moves some coordinate of a mode, at least
 ELSEWHERE = 1.0
 
 
@@ -99,15 +86,15 @@ class Axes(NamedTuple):
 class Exchange(NamedTuple):
     """Entries that may be exchanged."""
 
-    names: tuple[str, ...]  # of the variables
+    names: tuple[str, ...]  # names of the variables
     along: tuple[Axes, ...]  # their axes
     size: int  # number of entries
-    pairs: tuple[tuple[int, int], ...]  # of entries that may be exchanged
+    pairs: tuple[tuple[int, int], ...]  # pairs of entries that may be exchanged
 
     def copies(
         self, variables: Variables, x: Float[np.ndarray, "points D"]
     ) -> list[Float[np.ndarray, "points D"]]:
-        """Returns points under all other orders that exchanges lead to; at most `MOST_ORDERS`."""
+        """Points in all other orders that exchanges lead to; at most `MOST_ORDERS`."""
         orders = [tuple(range(self.size))]
         for order in orders:
             for i, j in self.pairs:
@@ -117,78 +104,109 @@ class Exchange(NamedTuple):
                 new[i], new[j] = new[j], new[i]
                 if tuple(new) not in orders:
                     orders.append(tuple(new))
-        return [_reordered(variables, self.along, np.array(order), x) for order in orders[1:]]
+        return [_reorder(variables, self.along, np.array(order), x) for order in orders[1:]]
 
 
 def exchanges(
     target: Target, mode: Float[np.ndarray, " D"], sds: Float[np.ndarray, " D"], seed: int = 0
 ) -> list[Exchange]:
-    """Finds the labels that may be exchanged. Entries whose exchange moves the mode by less than
-    `ELSEWHERE` standard deviations of q (`sds`) are no labels; nor are those of a sphere, whose
-    turns leave the density as it is too."""
-    variables, found = target.variables, []
-    points = mode + 2 * sds * np.random.default_rng([seed, 13]).normal(size=(POINTS, target.dim))
-    before = functools.cache(lambda: target.values(points))  # dear, and seldom asked for
-
-    def differs(x: np.ndarray, part: slice) -> bool:
-        known = before()[part]
-        rounding = SAME * target.epsilon * np.maximum(np.abs(known), 1.0)
-        return bool(np.any(np.abs(target.values(x[part]) - known) > rounding))
-
-    for size in sorted(
-        {n for leaf in variables.leaves for n in (*leaf.shape, 2) if 2 <= n <= MOST_LABELS}
-    ):
+    """The labels that may be exchanged. Entries whose exchange moves the mode by less than
+    `ELSEWHERE` standard deviations of q (`sds`) are no labels; nor are entries of a sphere, where
+    rotations leave the density as it is too."""
+    variables = target.variables
+    comparison = _Comparison(target, mode, sds, seed)
+    lengths = {n for leaf in variables.leaves for n in (*leaf.shape, 2)}
+    labels = []
+    for size in sorted(n for n in lengths if 2 <= n <= MOST_LABELS):
         for along in _sets(variables, size):
-            same = []
+            pairs = []
             for pair in itertools.pairwise(range(size)):
-                order = np.arange(size)
-                order[list(pair)] = pair[::-1]
-                moved = np.abs(_reordered(variables, along, order, mode[None])[0] - mode) / sds
-                if moved.max() <= ELSEWHERE:
+                if not comparison.moves(along, pair, size):
                     continue
-                if not np.isfinite(before()).all():
+                if not comparison.has_values():
                     return []
-                other = _reordered(variables, along, order, points)
-                if differs(other, slice(FIRST)) or differs(other, slice(FIRST, None)):
-                    continue
-                turned = _turned(variables, along, pair, points)
-                if np.array_equal(turned, points) or differs(turned, slice(None)):
-                    same.append(pair)
-            if same:
-                names = variables.names_where(_coordinates_of(variables, along))
-                found.append(Exchange(tuple(names), along, size, tuple(same)))
+                if comparison.is_exchangeable(along, pair, size):
+                    pairs.append(pair)
+            if pairs:
+                names = variables.names_where(_coordinate_mask(variables, along))
+                labels.append(Exchange(tuple(names), along, size, tuple(pairs)))
                 break
-    return found
+    return labels
+
+
+class _Comparison:
+    """A density at random points around a mode, and at the same points with entries exchanged."""
+
+    def __init__(self, target: Target, mode: np.ndarray, sds: np.ndarray, seed: int):
+        noise = np.random.default_rng([seed, 13]).normal(size=(POINTS, target.dim))
+        self._target = target
+        self._mode = mode
+        self._sds = sds
+        self._points = mode + 2 * sds * noise
+        # They are expensive, and seldom needed.
+        self._values = functools.cache(lambda: target.values(self._points))
+
+    def moves(self, along: tuple[Axes, ...], pair: tuple[int, int], size: int) -> bool:
+        """True where an exchange moves the mode far enough to be one of labels."""
+        order = _exchange_order(pair, size)
+        mode = _reorder(self._target.variables, along, order, self._mode[None])[0]
+        distances = np.abs(mode - self._mode) / self._sds
+        return not distances.max() <= ELSEWHERE
+
+    def has_values(self) -> bool:
+        """True where the density is finite at all points."""
+        return bool(np.isfinite(self._values()).all())
+
+    def is_exchangeable(self, along: tuple[Axes, ...], pair: tuple[int, int], size: int) -> bool:
+        """True where an exchange leaves the density as it is, but a rotation does not."""
+        variables = self._target.variables
+        exchanged = _reorder(variables, along, _exchange_order(pair, size), self._points)
+        if self._differs(exchanged, slice(FIRST)) or self._differs(exchanged, slice(FIRST, None)):
+            return False
+        rotated = _rotate(variables, along, pair, self._points)
+        return np.array_equal(rotated, self._points) or self._differs(rotated, slice(None))
+
+    def _differs(self, x: np.ndarray, part: slice) -> bool:
+        values = self._values()[part]
+        rounding = SAME * self._target.epsilon * np.maximum(np.abs(values), 1.0)
+        return bool(np.any(np.abs(self._target.values(x[part]) - values) > rounding))
+
+
+def _exchange_order(pair: tuple[int, int], size: int) -> np.ndarray:
+    order = np.arange(size)
+    order[list(pair)] = pair[::-1]
+    return order
 
 
 def _sets(variables: Variables, size: int) -> Iterator[tuple[Axes, ...]]:
-    """Yields sets of variables with axes of this length: the largest ones first, with all such axes
-    or the first alone."""
-    able = [(i, axes) for i, leaf in enumerate(variables.leaves) if (axes := _axes(leaf, size))]
-    sets = (some for n in range(len(able), 0, -1) for some in itertools.combinations(able, n))
-    for some in itertools.islice(sets, MOST_SETS):
-        yield tuple(Axes(i, axes) for i, axes in some)
-        if any(len(axes) > 1 for _, axes in some):
-            yield tuple(Axes(i, axes[:1]) for i, axes in some)
+    """Sets of variables with axes of this length: the largest sets first, with all these axes of
+    each variable or only the first."""
+    with_axes = [(i, _axes(leaf, size)) for i, leaf in enumerate(variables.leaves)]
+    with_axes = [(i, axes) for i, axes in with_axes if axes]
+    counts = range(len(with_axes), 0, -1)
+    sets = (subset for n in counts for subset in itertools.combinations(with_axes, n))
+    for subset in itertools.islice(sets, MOST_SETS):
+        yield tuple(Axes(i, axes) for i, axes in subset)
+        if any(len(axes) > 1 for _, axes in subset):
+            yield tuple(Axes(i, axes[:1]) for i, axes in subset)
 
 
 def _axes(leaf: Free, size: int) -> tuple[int, ...]:
-    """Returns axes along which entries can be exchanged; -1 of a share, whose two entries are
-    itself and the rest."""
-    inside = {simplex: 0, ordered: 1, positive_definite: 2, correlation_cholesky: 2}.get(
-        type(leaf.support), 0
-    )
-    axes = tuple(axis for axis, n in enumerate(leaf.shape[: len(leaf.shape) - inside]) if n == size)
+    """Axes along which entries can be exchanged; -1 for a share, whose two entries are itself and
+    the remainder."""
+    event_ndims = {simplex: 0, ordered: 1, positive_definite: 2, correlation_cholesky: 2}
+    num_axes = len(leaf.shape) - event_ndims.get(type(leaf.support), 0)
+    axes = tuple(axis for axis, n in enumerate(leaf.shape[:num_axes]) if n == size)
     return axes or (-1,) * (size == 2 and leaf.support == unit_interval())
 
 
-def _reordered(
+def _reorder(
     variables: Variables,
     along: tuple[Axes, ...],
     order: np.ndarray,
     x: Float[np.ndarray, "points D"],
 ) -> Float[np.ndarray, "points D"]:
-    """Returns the coordinates of points with their entries in another order."""
+    """The coordinates of points with their entries in another order."""
     x = x.copy()
     for (i, axes), (begin, end) in zip(along, _spans(variables, along), strict=True):
         leaf = variables.leaves[i]
@@ -205,69 +223,67 @@ def _reordered(
     return x
 
 
-def _turned(
+def _rotate(
     variables: Variables,
     along: tuple[Axes, ...],
     pair: tuple[int, int],
     x: Float[np.ndarray, "points D"],
 ) -> Float[np.ndarray, "points D"]:
-    """Returns the coordinates of points, turned by 45 degrees in the plane of two entries; shares
-    stay."""
-    x, turn = x.copy(), np.array([[1.0, -1.0], [1.0, 1.0]]) / np.sqrt(2.0)
+    """The coordinates of points, rotated by 45 degrees in the plane of two entries; shares stay."""
+    x = x.copy()
+    rotation = np.array([[1.0, -1.0], [1.0, 1.0]]) / np.sqrt(2.0)
     for (i, axes), (begin, end) in zip(along, _spans(variables, along), strict=True):
         leaf = variables.leaves[i]
         part = x[:, begin:end].reshape(len(x), *leaf.free_shape)
         for axis in axes:
-            if axis >= 0 and not (
-                isinstance(leaf.support, simplex) and axis == len(leaf.shape) - 1
-            ):
+            is_share = isinstance(leaf.support, simplex) and axis == len(leaf.shape) - 1
+            if axis >= 0 and not is_share:
                 entries = np.moveaxis(part, axis + 1, -1)  # a view
-                entries[..., list(pair)] = entries[..., list(pair)] @ turn
+                entries[..., list(pair)] = entries[..., list(pair)] @ rotation
         x[:, begin:end] = part.reshape(len(x), -1)
     return x
 
 
 def _spans(variables: Variables, along: tuple[Axes, ...]) -> list[tuple[int, int]]:
-    """Returns where the coordinates of these variables begin and end."""
+    """First coordinate of each of these variables, and the one after its last."""
     ends = np.cumsum([0, *(math.prod(leaf.free_shape) for leaf in variables.leaves)])
     return [(int(ends[i]), int(ends[i + 1])) for i, _ in along]
 
 
-def _coordinates_of(variables: Variables, along: tuple[Axes, ...]) -> np.ndarray:
-    """Returns which coordinates are of these variables."""
-    chosen = np.zeros(variables.dim, bool)
+def _coordinate_mask(variables: Variables, along: tuple[Axes, ...]) -> np.ndarray:
+    """True for the coordinates of these variables."""
+    mask = np.zeros(variables.dim, bool)
     for begin, end in _spans(variables, along):
-        chosen[begin:end] = True
-    return chosen
+        mask[begin:end] = True
+    return mask
 
 
 # --- precision ------------------------------------------------------------------------------------
 COMPARED = 16
 """Draws at which gradients of both precisions are compared."""
 FAR_AWAY = 1e18
-"""Coordinates beyond which squares are infinite in float32: an improper density, of which the fit
-says so."""
+"""Coordinates beyond which squares are infinite in float32: the density is improper, and the fit
+reports that."""
 
 
 def float32_error(
     target: Target, make_double: Callable[[], Target], q: Gaussian, seed: int
 ) -> float:
-    """Returns by how many standard deviations a normal fitted in float32 would be off in its means,
-    or in proportion in its sds: roughly, by one step of Newton's from the differences of gradients
-    at draws of q. Infinite where float32 has none at a draw where float64 has, NaN where the
-    density cannot be traced in float64. The gradients of this are not counted.
+    """The error of a normal fitted in float32: of its means in standard deviations, or of its sds
+    in proportion. It is rough: one Newton step from the differences of gradients at draws of q.
+    Infinite if float32 has no gradient at a draw where float64 has one, NaN if the density cannot
+    be traced in float64. Its gradients are not counted.
 
-    Rounding of a sum is seen in values that jump. But where a probability is rounded to one, or is
-    cut off before that so that its logarithm is finite, values are smooth and wrong."""
+    Rounding of a sum makes values jump. But if a probability is rounded to one, or cut off before
+    one so that its logarithm is finite, values are smooth and wrong."""
     noise = draw_noise(COMPARED, target.dim, [seed, 71])
     x = q.from_noise(noise)
     if np.abs(x).max() > FAR_AWAY:
         return 0.0
     values, slopes = target.raw_slopes(x)
     try:
-        true_values, true_slopes = (
-            make_double().with_coordinates(target.reference, target.bend).raw_slopes(x)
-        )
+        double = make_double().with_coordinates(target.reference, target.bend)
+        true_values, true_slopes = double.raw_slopes(x)
     except Exception:  # JAX may have read the density's constants in float32 for good
         return np.nan
     is_finite = np.isfinite(true_values) & np.isfinite(true_slopes).all(1)
@@ -276,16 +292,16 @@ def float32_error(
     if not (np.isfinite(values) & np.isfinite(slopes).all(1))[is_finite].all():
         return np.inf
     change = ((true_slopes - slopes) @ q.scale)[is_finite]
-    of_means = change.mean(0)
-    of_sds = (change * noise[is_finite]).mean(0)
-    return float(max(np.abs(of_means).max(), np.abs(of_sds).max()))
+    mean_errors = change.mean(0)
+    sd_errors = (change * noise[is_finite]).mean(0)
+    return float(max(np.abs(mean_errors).max(), np.abs(sd_errors).max()))
 
 
-def double_sentence(moved: float) -> str:
-    """Returns the sentence on a fit that was computed in float64."""
-    if not np.isfinite(moved):
+def double_sentence(error: float) -> str:
+    """The sentence on a fit that was computed in float64, for an error of `float32_error`."""
+    if not np.isfinite(error):
         return "Computed in float64: in float32 the log density is not finite at draws of q."
     return (
         "Computed in float64: in float32 the log density is so rounded that means or sds are off "
-        f"by {moved:.2g} sd."
+        f"by {error:.2g} sd."
     )

@@ -297,8 +297,8 @@ LONGER = "Run it longer, or fit with vijax.dadvi(model, data, key=key)."
 def _find_optimum(objective: OnDraws, start: np.ndarray) -> np.ndarray:
     """Returns the maximum of the ELBO on fixed draws; ValueError if none is near the fit."""
     top = newton(objective, start)
-    actual = f"one from which a step still promises {top.promised:.2g} nats on fixed draws"
-    require(top.promised < SETTLED, "fit", "one at a maximum of its bound", actual, LONGER)
+    actual = f"one from which a step still promises {top.promise:.2g} nats on fixed draws"
+    require(top.promise < SETTLED, "fit", "one at a maximum of its bound", actual, LONGER)
     sds = np.exp(start[objective.dim :])
     distance = float(np.max(np.abs(top.point - start)[: objective.dim] / sds))
     actual = f"one from which that of these data and draws is {distance:.2g} sd away"
