@@ -1,9 +1,11 @@
-"""Learns how what the data say of a variable moves with the variables without a law (`Trends`).
+"""Learns how the data's information on a variable depends on the variables without a law
+(`Trends`).
 
-These are moved, over draws of the fit before, while all others stay where they are: slope and
-curvature there say how log J and h / J change with them, by least squares, which leave nothing over
-where the data are normal with an unknown noise, or have a regression beside their groups. And the
-coordinates themselves are moved to either side: by the change of J they are bent, as counts are.
+These variables (the drivers) take their values at draws of an earlier fit, while all others are
+fixed. Slope and curvature there give the dependence of log J and h / J on the drivers, by least
+squares. It is exact for normal data with an unknown noise, and for groups beside a regression. The
+coordinates themselves are moved to either side: the change of J gives their skewness, as counts
+have it.
 """
 
 from __future__ import annotations
@@ -17,19 +19,17 @@ from vijax.models.energies.coordinates import Hierarchy
 from vijax.models.energies.reference import LARGEST_GROWTH, NUM_DRIVERS, Reference, Trends
 from vijax.verdict.target import GRADIENTS_OF_CURVATURE, Target
 
-# coordinates without a law by which what the data say may move; beyond them the smallest variables
-MOST_OTHERS = 40
-# relative difference of curvatures with other signs, up to which entries do not depend on each
-# other
+MOST_OTHERS = 40  # coordinates of drivers, at most; the smallest variables come first
+# Relative difference of curvatures with different signs, up to which entries are independent
 APART = 0.01
-BESIDE = 16  # draws of the others at which coordinates are moved to either side
-SMALL = 1e-3  # a combination of others that moves less than this is none
+BESIDE = 16  # draws of the drivers at which coordinates are moved to either side
+SMALL = 1e-3  # a combination of drivers with a smaller effect is dropped
 
 
-class _Seen(NamedTuple):
-    """The information of data on coordinates while the variables without a law move, over draws."""
+class _Information(NamedTuple):
+    """The information of data on coordinates at draws of the drivers."""
 
-    place: Float[np.ndarray, " D"]  # of the coordinates themselves
+    place: Float[np.ndarray, " D"]  # the fixed values of the coordinates
     slopes: Float[np.ndarray, "draws D"]
     curvatures: Float[np.ndarray, "2 draws D"]  # two estimates of J
     skew: Float[np.ndarray, " D"]  # third derivative relative to J
@@ -44,21 +44,23 @@ class _Seen(NamedTuple):
         """h."""
         return self.slopes + self.information * self.place
 
-    def of(self, rows: np.ndarray) -> _Seen:
+    def select(self, rows: np.ndarray) -> _Information:
         """The information on some coordinates."""
-        return _Seen(
+        return _Information(
             self.place[rows], self.slopes[:, rows], self.curvatures[:, :, rows], self.skew[rows]
         )
 
-    def is_alone(self) -> np.ndarray:
-        """Tells for which coordinates J is known, because it does not depend on the signs, and is
+    def is_independent(self) -> np.ndarray:
+        """True for coordinates whose J is known: it does not depend on the signs, and is
         positive."""
-        apart = np.abs(self.curvatures[0] - self.curvatures[1]).max(0)
-        return (apart <= APART * np.abs(self.information).min(0)) & (self.information > 0).all(0)
+        differences = np.abs(self.curvatures[0] - self.curvatures[1]).max(0)
+        is_same = differences <= APART * np.abs(self.information).min(0)
+        return is_same & (self.information > 0).all(0)
 
 
 class _Parts(NamedTuple):
-    """A fixed part, one that moves with standardised others, and how skewed both are."""
+    """Information with a fixed part and a part that depends on the standardised drivers, and its
+    skewness."""
 
     linear: Float[np.ndarray, " n"]
     information: Float[np.ndarray, " n"]
@@ -68,22 +70,22 @@ class _Parts(NamedTuple):
     shift: Float[np.ndarray, "n others"]
     skew: Float[np.ndarray, " n"]
 
-    def given(self, t: Float[np.ndarray, "draws others"]) -> tuple[np.ndarray, np.ndarray]:
-        """h and J at values of the others."""
+    def evaluate(self, t: Float[np.ndarray, "draws others"]) -> tuple[np.ndarray, np.ndarray]:
+        """h and J at values of the standardised drivers."""
         factor = np.exp(np.clip(t @ self.growth.T, -LARGEST_GROWTH, LARGEST_GROWTH))
         moving = factor * (self.moving_linear + self.moving_information * (t @ self.shift.T))
         return self.linear + moving, self.information + factor * self.moving_information
 
-    def with_those_of(self, rows: np.ndarray, some: _Parts) -> _Parts:
-        """Returns the parts with others for these coordinates."""
-        joined = [np.array(part) for part in self]
-        for whole, part in zip(joined, some, strict=True):
-            whole[rows] = part
-        return _Parts(*joined)
+    def with_rows(self, rows: np.ndarray, parts: _Parts) -> _Parts:
+        """The parts with new ones for these coordinates."""
+        tables = [np.array(table) for table in self]
+        for table, values in zip(tables, parts, strict=True):
+            table[rows] = values
+        return _Parts(*tables)
 
 
 def gradients_of_trends(draws: int) -> int:
-    """Returns the number of gradients that the trends of one level take."""
+    """The number of gradients that the trends of one level take."""
     return GRADIENTS_OF_CURVATURE * (2 * draws + 2 * min(BESIDE, draws))
 
 
@@ -95,141 +97,154 @@ def with_trends(
     slopes: Float[np.ndarray, "draws D"],
     seed: int,
 ) -> Reference:
-    """Returns the same coordinates, in which what the data say moves with the variables without a
+    """The same coordinates with trends: the data's information depends on the variables without a
     law. `slopes` are f' at the draws."""
-    others = _that_move(hierarchy)
+    others = _choose_drivers(hierarchy)
     if not len(others):
         return reference
-    center, sds = draws[:, others].mean(0), np.maximum(draws[:, others].std(0), 1e-30)
-    moved = (draws[:, others] - center) / sds
+    center = draws[:, others].mean(0)
+    sds = np.maximum(draws[:, others].std(0), 1e-30)
+    drivers = (draws[:, others] - center) / sds
     linear, information = (np.asarray(part, np.float64) for part in reference[:2])
-    none, wide = np.zeros(target.dim), np.zeros((target.dim, len(others)))
-    parts = _Parts(linear, information, none, none, wide, wide, none)
+    zeros = np.zeros(target.dim)
+    zero_table = np.zeros((target.dim, len(others)))
+    parts = _Parts(linear, information, zeros, zeros, zero_table, zero_table, zeros)
+    is_known = (information > 0) & np.isfinite(slopes).all(0)
     for level in reversed(hierarchy.levels):
-        seen = _moved_others(target, hierarchy, reference, draws, others, level, seed)
-        if seen is None:
+        observed = _observe(target, hierarchy, reference, draws, others, level, seed)
+        if observed is None:
             continue
-        moves = (information > 0) & np.isfinite(slopes).all(0)
-        is_alone = seen.is_alone()
+        is_independent = observed.is_independent()
         for name in level:
             rows = np.arange(target.dim)[hierarchy.places[name][1]]
-            for trends_of, mask in ((_own_trends, is_alone), (_shared_trends, ~is_alone)):
-                own = rows[(mask & moves)[rows]]
-                made = trends_of(seen.of(own), information[own], moved) if len(own) else None
-                if made is not None:
-                    fitting = _in_the_mean(
-                        made, information[own], slopes[:, own], draws[:, own], moved
+            for fit, mask in (
+                (_separate_trends, is_independent),
+                (_shared_trends, ~is_independent),
+            ):
+                subset = rows[(mask & is_known)[rows]]
+                if not len(subset):
+                    continue
+                new = fit(observed.select(subset), information[subset], drivers)
+                if new is not None:
+                    new = _match_means(
+                        new, information[subset], slopes[:, subset], draws[:, subset], drivers
                     )
-                    parts = parts.with_those_of(own, fitting)
+                    parts = parts.with_rows(subset, new)
     return _as_reference(parts, reference, others, center, sds)
 
 
-def _in_the_mean(
+def _match_means(
     parts: _Parts,
     information: Float[np.ndarray, " n"],
     slopes: Float[np.ndarray, "draws n"],
     x: Float[np.ndarray, "draws n"],
-    moved: Float[np.ndarray, "draws others"],
+    drivers: Float[np.ndarray, "draws others"],
 ) -> _Parts:
-    """Returns parts, scaled and shifted such that in the mean over draws J is what was learnt, and
-    f' = h - J x: this counts where the data are not normal."""
-    ratio = information / parts.given(moved)[1].mean(0)
+    """Parts, scaled and shifted so that in the mean over draws J is as learnt before, and
+    f' = h - J x. This matters if the data are not normal."""
+    ratio = information / parts.evaluate(drivers)[1].mean(0)
     parts = parts._replace(**{name: ratio * getattr(parts, name) for name in _Parts._fields[:4]})
-    h, j = parts.given(moved)
+    h, j = parts.evaluate(drivers)
     return parts._replace(linear=parts.linear + (slopes + j * x - h).mean(0))
 
 
-def _own_trends(
-    seen: _Seen,
-    learnt_information: Float[np.ndarray, " n"],
-    moved: Float[np.ndarray, "draws others"],
+def _separate_trends(
+    observed: _Information,
+    mean_information: Float[np.ndarray, " n"],
+    drivers: Float[np.ndarray, "draws others"],
 ) -> _Parts:
-    """Returns parts of coordinates whose h and J are known at each draw: J = A + B exp(growth t),
-    and h is a constant and B exp(growth t) times an affine function."""
-    information = seen.information
-    fixed, growth, constant = _floor_and_growth(information, moved)
+    """Parts of coordinates whose h and J are known at each draw: J = A + B exp(growth t), and h is
+    a constant plus B exp(growth t) times an affine function."""
+    information = observed.information
+    fixed, growth, constant = _floor_and_growth(information, drivers)
     # Least squares for h of each coordinate, in units of the posterior's standard deviations.
-    affine = np.concatenate([np.ones_like(moved[:, :1]), moved], 1)
+    affine = np.concatenate([np.ones_like(drivers[:, :1]), drivers], 1)
     moving = (information - fixed).T[:, :, None] * affine
-    constants = np.broadcast_to(
-        (fixed > 0)[:, None, None], moving[:, :, :1].shape
-    )  # no part of h without one of J
+    # Without a fixed part of J, h has none.
+    constants = np.broadcast_to((fixed > 0)[:, None, None], moving[:, :, :1].shape)
     design = np.concatenate([constants, moving], 2) / np.sqrt(information).T[:, :, None]
-    target = (seen.linear / np.sqrt(information)).T
-    fitted = np.stack(
+    target = (observed.linear / np.sqrt(information)).T
+    coefficients = np.stack(
         [np.linalg.lstsq(a, b, rcond=1e-10)[0] for a, b in zip(design, target, strict=True)]
     )
     moving_information = np.exp(constant)
-    moving_linear = moving_information * fitted[:, 1]
     return _Parts(
-        fitted[:, 0], fixed, moving_linear, moving_information, growth, fitted[:, 2:], seen.skew
+        linear=coefficients[:, 0],
+        information=fixed,
+        moving_linear=moving_information * coefficients[:, 1],
+        moving_information=moving_information,
+        growth=growth,
+        shift=coefficients[:, 2:],
+        skew=observed.skew,
     )
 
 
 FLOORS = 1 - np.geomspace(1, 1e-3, 40)
-"""Parts of the smallest J that may be the fixed one."""
+"""Shares of the smallest J that are tried as the fixed part."""
 
 
 def _floor_and_growth(
-    information: Float[np.ndarray, "draws n"], moved: Float[np.ndarray, "draws others"]
+    information: Float[np.ndarray, "draws n"], drivers: Float[np.ndarray, "draws others"]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns A, growth and log B of J = A + B exp(growth t) for each coordinate: A is none of it
-    unless that halves what is left over."""
-    design = np.concatenate([np.ones((len(moved), 1)), moved], 1)
-    least = information.min(0)
-    tried = []
-    for part in FLOORS:
-        y = np.log(information - part * least)
+    """A, growth and log B of J = A + B exp(growth t) for each coordinate. A is 0 unless another A
+    halves the residuals."""
+    design = np.concatenate([np.ones((len(drivers), 1)), drivers], 1)
+    smallest = information.min(0)
+    all_errors = []
+    all_slopes = []
+    for share in FLOORS:
+        y = np.log(information - share * smallest)
         slopes = np.linalg.lstsq(design, y, rcond=None)[0]
-        left = np.log(part * least + np.exp(design @ slopes)) - np.log(information)
-        tried.append((np.sqrt((left**2).mean(0)), slopes))
-    left = np.stack([one for one, _ in tried])
-    best = np.where(left.min(0) < 0.5 * left[0] - 1e-4, left.argmin(0), 0)
-    slopes = np.stack([slopes for _, slopes in tried])[best, :, np.arange(len(best))]
-    return FLOORS[best] * least, slopes[:, 1:], slopes[:, 0]
+        residuals = np.log(share * smallest + np.exp(design @ slopes)) - np.log(information)
+        all_errors.append(np.sqrt((residuals**2).mean(0)))
+        all_slopes.append(slopes)
+    errors = np.stack(all_errors)
+    best = np.where(errors.min(0) < 0.5 * errors[0] - 1e-4, errors.argmin(0), 0)
+    slopes = np.stack(all_slopes)[best, :, np.arange(len(best))]
+    return FLOORS[best] * smallest, slopes[:, 1:], slopes[:, 0]
 
 
 def _shared_trends(
-    seen: _Seen,
-    learnt_information: Float[np.ndarray, " n"],
-    moved: Float[np.ndarray, "draws others"],
+    observed: _Information,
+    mean_information: Float[np.ndarray, " n"],
+    drivers: Float[np.ndarray, "draws others"],
 ) -> _Parts | None:
-    """Returns parts of coordinates that depend on each other: they share one growth of J, beside
-    the J that was learnt, and h / J stays. None where their curvatures have no sign in common."""
-    shared = (seen.information / learnt_information).mean(1)
-    if not (shared > 0).all():
+    """Parts of coordinates that depend on each other: the J learnt before grows by one common
+    factor, and h / J is constant. None where their curvatures have no common sign."""
+    factors = (observed.information / mean_information).mean(1)
+    if not (factors > 0).all():
         return None
-    design = np.concatenate([np.ones((len(moved), 1)), moved], 1)
-    growth = np.linalg.lstsq(design, np.log(shared), rcond=None)[0][1:]
-    none = np.zeros_like(learnt_information)
-    each = len(learnt_information), len(growth)
+    design = np.concatenate([np.ones((len(drivers), 1)), drivers], 1)
+    growth = np.linalg.lstsq(design, np.log(factors), rcond=None)[0][1:]
+    zeros = np.zeros_like(mean_information)
+    shape = len(mean_information), len(growth)
     return _Parts(
-        none,
-        none,
-        seen.linear.mean(0),
-        learnt_information,
-        np.broadcast_to(growth, each),
-        np.zeros(each),
-        none,
+        linear=zeros,
+        information=zeros,
+        moving_linear=observed.linear.mean(0),
+        moving_information=mean_information,
+        growth=np.broadcast_to(growth, shape),
+        shift=np.zeros(shape),
+        skew=zeros,
     )
 
 
-def _that_move(hierarchy: Hierarchy) -> np.ndarray:
-    """Returns coordinates of variables without a law, the smallest variables first."""
+def _choose_drivers(hierarchy: Hierarchy) -> np.ndarray:
+    """Coordinates of variables without a law, the smallest variables first."""
     with_law = {name for level in hierarchy.levels for name in level}
-    rows = [
+    variables = [
         np.arange(part.start, part.stop)
         for name, (_, part) in hierarchy.places.items()
         if name not in with_law
     ]
-    chosen: list[int] = []
-    for some in sorted(rows, key=len):
-        if len(chosen) + len(some) <= MOST_OTHERS:
-            chosen.extend(some)
-    return np.array(chosen, int)
+    drivers: list[int] = []
+    for rows in sorted(variables, key=len):
+        if len(drivers) + len(rows) <= MOST_OTHERS:
+            drivers.extend(rows)
+    return np.array(drivers, int)
 
 
-def _moved_others(
+def _observe(
     target: Target,
     hierarchy: Hierarchy,
     reference: Reference,
@@ -237,54 +252,63 @@ def _moved_others(
     others: np.ndarray,
     level: tuple[str, ...],
     seed: int,
-) -> _Seen | None:
-    """Returns what the data say of a level while the others are as in draws; the variables that
-    depend on the level are at the middle of their law given it and the data."""
+) -> _Information | None:
+    """The data's information on a level at draws of the drivers. Variables that depend on the level
+    are in the middle of their law given the level and the data."""
     mask = hierarchy.coordinate_mask(level)
-    mixed = target.with_coordinates(
+    # In these coordinates the variables of the level are free.
+    level_target = target.with_coordinates(
         reference._replace(information=np.where(mask, np.inf, reference.information))
     )
     place = draws.mean(0)
     points = np.broadcast_to(place, draws.shape).copy()
     points[:, others] = draws[:, others]
-    z = np.array(mixed.coordinates(points))
+    z = np.array(level_target.coordinates(points))
     deeper = hierarchy.levels[hierarchy.levels.index(level) + 1 :]
     z[:, hierarchy.coordinate_mask(tuple(name for names in deeper for name in names))] = 0.0
     signs = np.random.default_rng([seed, 32]).choice([-1.0, 1.0], size=(2, target.dim))
-    ask = lambda at, row: mixed.less_laws(at, np.broadcast_to(np.where(mask, row, 0.0), at.shape))
-    seen = [ask(z, row) for row in signs]
+
+    def less_laws(z: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        vectors = np.broadcast_to(np.where(mask, row, 0.0), z.shape)
+        return level_target.less_laws(z, vectors)
+
+    slopes, products = less_laws(z, signs[0])
+    _, other_products = less_laws(z, signs[1])
     # J at a standard deviation to either side of all coordinates of the level.
-    beside = np.where(mask, draws.std(0), 0.0)
+    step = np.where(mask, draws.std(0), 0.0)
     few = z[:BESIDE]
-    right, left = (-signs[0] * ask(few + sign * beside, signs[0])[1] for sign in (1, -1))
-    target.num_gradients = mixed.num_gradients
-    curvatures = np.stack([-row * pushed for row, (_, pushed) in zip(signs, seen, strict=True)])
-    slopes = seen[0][0]
-    if not all(np.isfinite(part).all() for part in (slopes, curvatures, right, left)):
+    above = -signs[0] * less_laws(few + step, signs[0])[1]
+    below = -signs[0] * less_laws(few - step, signs[0])[1]
+    target.num_gradients = level_target.num_gradients
+    curvatures = np.stack([-signs[0] * products, -signs[1] * other_products])
+    if not all(np.isfinite(part).all() for part in (slopes, curvatures, above, below)):
         return None
-    change = (left - right).mean(0) / np.maximum(2 * beside, 1e-30)
-    middle = 0.5 * (right + left).mean(0)
+    change = (below - above).mean(0) / np.maximum(2 * step, 1e-30)
+    middle = 0.5 * (above + below).mean(0)
     skew = np.where(middle > 0, change / np.where(middle > 0, middle, 1.0), 0.0)
-    return _Seen(place, slopes, curvatures, skew)
+    return _Information(place, slopes, curvatures, skew)
 
 
 def _as_reference(
     parts: _Parts, reference: Reference, others: np.ndarray, center: np.ndarray, sds: np.ndarray
 ) -> Reference:
-    """Returns parts as a reference, with the few combinations of the others that move most."""
-    own = Trends(*(np.array(part) for part in Trends.none(len(parts.linear))))
+    """Parts as a reference, with the combinations of drivers that have the largest effects."""
+    trends = Trends(*(np.array(part) for part in Trends.none(len(parts.linear))))
     root = np.sqrt(parts.information + parts.moving_information)
-    moves = np.concatenate([parts.growth, parts.shift * root[:, None]])
-    _, sizes, directions = np.linalg.svd(moves, full_matrices=False)
+    effects = np.concatenate([parts.growth, parts.shift * root[:, None]])
+    _, sizes, directions = np.linalg.svd(effects, full_matrices=False)
     directions = directions[:NUM_DRIVERS][sizes[:NUM_DRIVERS] > SMALL]
     count = len(directions)
-    own.linear[:], own.information[:] = parts.moving_linear, parts.moving_information
-    own.drivers[:count, others] = directions / sds
-    own.center[:count] = directions / sds @ center
-    own.growth[:, :count] = parts.growth @ directions.T
-    own.shift[:, :count] = parts.shift @ directions.T
+    trends.linear[:] = parts.moving_linear
+    trends.information[:] = parts.moving_information
+    trends.drivers[:count, others] = directions / sds
+    trends.center[:count] = directions / sds @ center
+    trends.growth[:, :count] = parts.growth @ directions.T
+    trends.shift[:, :count] = parts.shift @ directions.T
     dtype = reference.linear.dtype
-    linear, information, skew = (
-        part.astype(dtype) for part in (parts.linear, parts.information, parts.skew)
+    return Reference(
+        parts.linear.astype(dtype),
+        parts.information.astype(dtype),
+        parts.skew.astype(dtype),
+        trends,
     )
-    return Reference(linear, information, skew, own)

@@ -1,11 +1,10 @@
-"""Kinks of a density, such as those of a Laplace prior, where slopes jump: Hessians leave out what
-they add.
+"""Kinks of a density, where slopes jump, as in a Laplace prior: Hessians do not contain the jumps.
 
-On a line the slope changes by the integral of the Hessian, where the density is smooth:
+Along a line on which the density is smooth, the slope changes by the integral of the Hessian:
 
     slope(m + s) - slope(m - s) = integral of Hessian(m + t s) s over t from -1 to 1.
 
-A kink on the way adds a jump to the left side alone.
+A kink on the line adds a jump only to the left side.
 """
 
 from __future__ import annotations
@@ -15,26 +14,27 @@ import numpy as np
 from vijax.automatic.gaussian import Gaussian, draw_noise
 from vijax.verdict.target import Target
 
-LINES, NODES = 4, 24
-"""Lines through q that are looked at, each by a draw; and nodes of the integral along each."""
-SHARE, LEAST = 0.1, 0.05
-"""A variable has kinks where this share of what its slope changes by is missing; changes below
-`LEAST`, in units of its standard deviation, are left alone."""
+LINES = 4  # lines through q, each through a draw
+NODES = 24  # nodes of the integral along each line
+SHARE = 0.1
+"""A variable has kinks if this share of the change of its slope is missing in the integral."""
+LEAST = 0.05  # a missing change that is no kink, in units of the standard deviation, at most
 
 
 def has_kinks(target: Target, q: Gaussian, seed: list[int]) -> bool:
-    """Says whether the slope of some variable changes by more than Hessians say, on lines through
-    q."""
+    """True where the slope of some variable changes by more than the integral of Hessians, on lines
+    through q."""
     noise = draw_noise(2 * LINES, target.dim, seed)[:LINES]
-    away = q.from_noise(noise) - q.mean
-    before, after = target.slopes(q.mean - away)[1], target.slopes(q.mean + away)[1]
+    offsets = q.from_noise(noise) - q.mean
+    _, slopes_before = target.slopes(q.mean - offsets)
+    _, slopes_after = target.slopes(q.mean + offsets)
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    at = q.mean + nodes[:, None, None] * away
-    shape = at.shape
-    products = target.products(
-        at.reshape(-1, shape[-1]), np.broadcast_to(away, shape).reshape(-1, shape[-1])
-    )
+    points = q.mean + nodes[:, None, None] * offsets
+    shape = points.shape
+    vectors = np.broadcast_to(offsets, shape)
+    products = target.products(points.reshape(-1, shape[-1]), vectors.reshape(-1, shape[-1]))
     integral = np.einsum("n,nld->ld", weights, products.reshape(shape))
-    changes, missing = (after - before) * q.sds, (after - before - integral) * q.sds
-    lost = np.abs(missing).mean(0)
-    return bool((lost > np.maximum(SHARE * np.abs(changes).mean(0), LEAST)).any())
+    changes = (slopes_after - slopes_before) * q.sds
+    missing = (slopes_after - slopes_before - integral) * q.sds
+    threshold = np.maximum(SHARE * np.abs(changes).mean(0), LEAST)
+    return bool((np.abs(missing).mean(0) > threshold).any())
