@@ -93,22 +93,22 @@ def assess(
     zero, gap, khat = distance(ratios, rounding)
     elbo = bound(ratios, SCRAMBLES)
     q = q._replace(ended=_end(target, q, draws, ratios))
-    least = min(elbo.value, plain, np.inf if normal is None else normal.elbo)
-    away = rivals(q, search, target)
-    away += _find_underrated(q, least, search, target, seed, max_gradients)
-    outside = [x for x in passed_over if not _is_inside(q, x.mode, search, target)]
-    away += _distinct(outside, target, away)
+    reference_elbo = min(elbo.value, plain, np.inf if normal is None else normal.elbo)
+    missed = rivals(q, search, target)
+    missed += _find_underrated(q, reference_elbo, search, target, seed, max_gradients)
+    still_missed = [x for x in passed_over if not _is_inside(q, x.mode, search, target)]
+    missed += _distinct(still_missed, target, missed)
     off = None
     if zero <= limits.RARE and q.ended is not Ended.UNBOUNDED:
         wider = WIDER if target.num_rows < DEAR else 0
         sample = weigh(target.values, q, draws, ratios + log_q, log_q, [seed, 9], wider)
-        sample = _restrict(sample, draws, search, away, target)
+        sample = _restrict(sample, draws, search, missed, target)
         off = _moment_errors(sample, model.log_density, target)
         if off is not None and len(draws) < CHECKS:
             # So few draws suffice because their weights are alike: these have no tail.
             off = off._replace(khat=0.0, log_sd=off.log_sd._replace(khat=0.0))
     widths = _find_widths(target, q, elbo.value, seed)
-    others = _describe_others(q, elbo.value, draws, search, away, target)
+    others = _describe_others(q, elbo.value, draws, search, missed, target)
     others = others._replace(
         widths=[(width.name(target), width.times) for width in widths],
         share_of_widths=share_beside(widths, elbo.value),
@@ -128,7 +128,7 @@ def assess(
         off=off,
         others=others,
         rounding=rounding,
-        away=away,
+        away=missed,
         widths=widths,
     )
     return with_verdict(report, q)
@@ -210,19 +210,19 @@ def _restrict(
     sample: WeightedDraws,
     draws: np.ndarray,
     search: SearchResult,
-    away: Sequence[Candidate],
+    missed: Sequence[Candidate],
     target: Target,
 ) -> WeightedDraws:
     """The draws in the part of the posterior that q describes, others with weight zero: draws that
     are nearer to modes away from q, or nearer to q with their labels exchanged."""
     sds = np.maximum(draws.std(0), np.finfo(float).tiny)
     center = draws.mean(0)
-    if away:
+    if missed:
         center = draws[int(np.argmin((((draws - center) / sds) ** 2).sum(1)))]
     distance = lambda x, y: (((x - y) / sds) ** 2).sum(-1)
     is_inside = np.ones(len(sample.x), bool)
     to_center = distance(sample.x, center)
-    for candidate in away:
+    for candidate in missed:
         is_inside &= to_center <= distance(sample.x, candidate.mode.x)
     for exchange in search.labels:
         for copy in _copies(exchange, target, sample.x):
@@ -257,20 +257,20 @@ def _moment_errors(sample: WeightedDraws, density: Any, target: Target) -> Momen
 def rivals(q: Q, search: SearchResult, target: Target) -> list[Candidate]:
     """Other modes with a weight like the best mode's: outside q for any order of labels, and on
     different hills."""
-    inside, outside = _split(q, _weighty(search, q.elbo), search, target)
-    return _distinct(outside, target, inside)
+    described, missed = _split(q, _weighty(search, q.elbo), search, target)
+    return _distinct(missed, target, described)
 
 
 def _split(
     q: Q, candidates: Sequence[Candidate], search: SearchResult, target: Target
 ) -> tuple[list[Candidate], list[Candidate]]:
     """The modes that q describes, and the others."""
-    inside: list[Candidate] = []
-    outside: list[Candidate] = []
+    described: list[Candidate] = []
+    missed: list[Candidate] = []
     for candidate in candidates:
         is_inside = _is_inside(q, candidate.mode, search, target)
-        (inside if is_inside else outside).append(candidate)
-    return inside, outside
+        (described if is_inside else missed).append(candidate)
+    return described, missed
 
 
 def _find_underrated(
@@ -279,19 +279,19 @@ def _find_underrated(
     """Modes whose rough bound is far below q's, but like that of other modes, if a normal fitted
     there comes near the bound of q (`elbo`), and stays outside of q. Where a search was cut short
     there is no mode, and the normal moves away."""
-    inside, outside = _split(q, _weighty(search, -np.inf), search, target)
-    doubtful = [x for x in outside if x.elbo <= max(q.elbo, elbo) - limits.RIVAL]
+    described, missed = _split(q, _weighty(search, -np.inf), search, target)
+    doubtful = [x for x in missed if x.elbo <= max(q.elbo, elbo) - limits.RIVAL]
     if not np.isfinite(elbo) or target.dim > DENSE:
         return []  # beyond `DENSE` a normal of full covariance would cost more than the fit
     underrated = []
-    for candidate in _distinct(doubtful, target, inside)[:MOST_FITTED]:
+    for candidate in _distinct(doubtful, target, described)[:MOST_FITTED]:
         size = Sitting.first_size(target.dim)
         begin_gradients = target.num_gradients + 2 * target.dim
         limit = min(max_gradients, begin_gradients + FITTED * size)
         if limit < begin_gradients + 2 * size:
             # No gradients are left to fit a normal there: assume that both rough bounds have the
             # same error. Without a mode inside there is nothing to compare.
-            rough = max((x.elbo for x in inside), default=np.inf)
+            rough = max((x.elbo for x in described), default=np.inf)
             if candidate.elbo > rough - limits.RIVAL:
                 underrated.append(candidate._replace(elbo=elbo + candidate.elbo - rough))
             continue
@@ -330,29 +330,29 @@ def _describe_others(
     elbo: float,
     draws: np.ndarray,
     search: SearchResult,
-    outside: list[Candidate],
+    missed: list[Candidate],
     target: Target,
 ) -> Others:
     """The modes outside q in numbers, by their bounds and that of q (`elbo`)."""
     weighty = _weighty(search, -np.inf)
-    near = [x for x in weighty if is_near(q.distance(x.mode.x), len(x.mode.x))]
-    inside = _distinct(near, target)
+    neighbours = [x for x in weighty if is_near(q.distance(x.mode.x), len(x.mode.x))]
+    described = _distinct(neighbours, target)
     labels = [exchange.names for exchange in search.labels]
-    if not outside:
-        return Others(search.num_starts, max(len(inside), 1), labels=labels)
-    rough = max((x.elbo for x in inside), default=-np.inf)
+    if not missed:
+        return Others(search.num_starts, max(len(described), 1), labels=labels)
+    rough = max((x.elbo for x in described), default=-np.inf)
     if rough > elbo - limits.ROUGHLY:
         elbo = rough  # rough bounds have an error in common
-    shares = special.softmax(np.array([elbo, *(x.elbo for x in outside)]))
+    shares = special.softmax(np.array([elbo, *(x.elbo for x in missed)]))
     sds = np.maximum(draws.std(0), np.finfo(float).tiny)
-    means = np.stack([draws.mean(0), *(x.mode.x for x in outside)])
+    means = np.stack([draws.mean(0), *(x.mode.x for x in missed)])
     middle = shares @ means
     all_sds = np.sqrt(sds**2 + shares @ (means - middle) ** 2)
     mean = float(np.max(np.abs(means[0] - middle) / all_sds))
     return Others(
         search.num_starts,
-        len(inside),
-        len(outside),
+        len(described),
+        len(missed),
         1 - shares[0],
         mean,
         float(np.max(all_sds / sds)),
@@ -378,10 +378,10 @@ def _report_modes(model: Model, q: Q, search: SearchResult, target: Target) -> l
         free = target.to_free(mode.x[None])[0]
         return jax.tree.map(np.asarray, program(np.asarray(free, jnp.result_type(float))))
 
-    inside, outside = _split(q, search.candidates, search, target)
-    modes = [x for x in outside if x.elbo > -np.inf]
-    if inside:  # they lead, even if the curvature at another mode promised more
-        modes.insert(0, inside[0]._replace(num_starts=sum(x.num_starts for x in inside)))
+    described, missed = _split(q, search.candidates, search, target)
+    modes = [x for x in missed if x.elbo > -np.inf]
+    if described:  # they lead, even if the curvature at another mode promised more
+        modes.insert(0, described[0]._replace(num_starts=sum(x.num_starts for x in described)))
     return [
         FoundMode(values(x.mode), x.mode.value, x.elbo if x.elbo > -np.inf else None, x.num_starts)
         for x in modes

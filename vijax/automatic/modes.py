@@ -57,11 +57,11 @@ def find_modes(
     """The modes, best first. Half of the searches begin within 2 of zero, in free coordinates, the
     others as far apart as the prior is wide. Raises ValueError: the density is finite at no start,
     or has no gradient."""
-    near = np.random.default_rng(seed).uniform(-BOX, BOX, (-(-num_starts // 2), target.dim))
-    check_slopes(target, target.variables, near)
+    near_starts = np.random.default_rng(seed).uniform(-BOX, BOX, (-(-num_starts // 2), target.dim))
+    check_slopes(target, target.variables, near_starts)
     scales = prior_scales(target)
-    wide = wide_starts(target, scales, num_starts - len(near), seed)
-    starts = np.concatenate([near, wide])
+    wide = wide_starts(target, scales, num_starts - len(near_starts), seed)
+    starts = np.concatenate([near_starts, wide])
     units = np.where(scales.is_known & scales.is_prior, np.maximum(scales.width, 1.0), 1.0)
     unscale = lambda point: point._replace(x=point.x * units)
     same_hill = lambda low, high: share_hill(target, unscale(low), unscale(high))

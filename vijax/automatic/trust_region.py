@@ -159,14 +159,14 @@ def fit(
     """
     trace: list[float] = []
     while not begin.averaged:
-        now, begin, end = _use_fixed_draws(run, begin, [seed, begin.level], trace, misfits)
-        doubt = now.regression.nats
-        error = float(now.regression.sds.max())
-        if end is None and misfits(now.q, now.gap - doubt):
+        current, begin, end = _use_fixed_draws(run, begin, [seed, begin.level], trace, misfits)
+        doubt = current.regression.nats
+        error = float(current.regression.sds.max())
+        if end is None and misfits(current.q, current.gap - doubt):
             end = Ended.LIMITED
         if end is not None:
-            return now.q._replace(elbo=now.elbo, ended=end, trace=tuple(trace), error=error)
-        begin = begin._replace(mean=now.q.mean, scale=now.q.scale, elbo=now.elbo)
+            return current.q._replace(elbo=current.elbo, ended=end, trace=tuple(trace), error=error)
+        begin = begin._replace(mean=current.q.mean, scale=current.q.scale, elbo=current.elbo)
         size = min(4 * begin.size, max_draws)
         if doubt < NEAR or size <= begin.size or not run.affords(FEWEST_STEPS * size):
             begin = begin._replace(averaged=1, doubt=doubt, error=error)
@@ -189,40 +189,40 @@ def _use_fixed_draws(
     target = run.target
     noise = draw_noise(begin.size, len(begin.mean), seed)
     begin = begin._replace(size=len(noise))
-    now = evaluate(target, begin.q, noise)
+    current = evaluate(target, begin.q, noise)
     radius = 1.0
     num_refused = 0
     while True:
         if run.stopped():
-            return now, begin, Ended.INTERRUPTED
-        doubt = now.regression.nats
-        trial = step(now.q, now.regression.slope, now.regression.curvature, radius)
+            return current, begin, Ended.INTERRUPTED
+        doubt = current.regression.nats
+        trial = step(current.q, current.regression.slope, current.regression.curvature, radius)
         if trial.is_whole and trial.nats < max(0.5 * doubt, 1e-7):  # nothing but noise
-            is_sure = doubt < NATS and now.regression.sds.max() < SDS
-            return now._replace(q=trial.to), begin, Ended.CONVERGED if is_sure else None
+            is_sure = doubt < NATS and current.regression.sds.max() < SDS
+            return current._replace(q=trial.to), begin, Ended.CONVERGED if is_sure else None
         if not run.affords(len(noise)):
-            return now, begin, Ended.LIMITED if trial.nats < doubt else Ended.SPENT
+            return current, begin, Ended.LIMITED if trial.nats < doubt else Ended.SPENT
         after = evaluate(target, trial.to, noise)
-        if not after.elbo >= now.elbo - 1e-3 * trial.nats - 10 * target.epsilon * now.size:
+        if not after.elbo >= current.elbo - 1e-3 * trial.nats - 10 * target.epsilon * current.size:
             num_refused += 1
             radius = trial.nats / 4
             if num_refused > 3 or radius < doubt:
-                return now, begin, None
+                return current, begin, None
             continue
         if not trial.is_whole or trial.nats > 0.25 * radius:
             radius = min(2 * radius, WIDEST)
-        gain = after.elbo - now.elbo
-        now = after
+        gain = after.elbo - current.elbo
+        current = after
         num_refused = 0
-        trace.append(now.elbo)
-        if _is_far(now.q, begin):
-            draws = now.q.from_noise(draw_noise(ASKED, len(begin.mean), [seed[0], 98]))
+        trace.append(current.elbo)
+        if _is_far(current.q, begin):
+            draws = current.q.from_noise(draw_noise(ASKED, len(begin.mean), [seed[0], 98]))
             if grows_along(target, draws).any():
-                return now, begin, Ended.UNBOUNDED
+                return current, begin, Ended.UNBOUNDED
             # It is proper, and of another size.
-            begin = begin._replace(wide=now.q.sds, origin=now.q.mean)
-        if gain < SLOW * (now.gap - doubt) and misfits(now.q, now.gap - doubt):
-            return now, begin, Ended.SPENT
+            begin = begin._replace(wide=current.q.sds, origin=current.q.mean)
+        if gain < SLOW * (current.gap - doubt) and misfits(current.q, current.gap - doubt):
+            return current, begin, Ended.SPENT
 
 
 def _use_fresh_draws(

@@ -534,15 +534,15 @@ def _check_restarts(fit: Fit, data: Any, restarts: int, key: PRNGKeyArray) -> Ch
 
 def _check_searches(fit: Fit) -> Check:
     """The check of other starts that were part of a fit with a report."""
-    others = fit.report.others
-    has_searches = others is not None and others.num_starts > 0
+    searches = fit.report.others
+    has_searches = searches is not None and searches.num_starts > 0
     require(has_searches, "fit", "one with searches from several starts", "none")
     fault = ""
-    if others.others:
+    if searches.others:
         fault = (
-            f"Searches found {others.others} mode(s) of similar weight that q does not describe."
+            f"Searches found {searches.others} mode(s) of similar weight that q does not describe."
         )
-    return Check(f"{others.num_starts} searches were part of the fit.", fault)
+    return Check(f"{searches.num_starts} searches were part of the fit.", fault)
 
 
 def _fit_again(fit: Fit, data: Any, restarts: int, key: PRNGKeyArray) -> tuple[Fit, bool]:

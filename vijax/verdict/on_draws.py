@@ -207,8 +207,8 @@ def _one_pass(model: Model, loader: Loader) -> Iterator[Minibatch]:
     """All groups once, in batches of one shape."""
     if isinstance(loader, ArrayLoader) and loader.steps_per_epoch > 1:
         total = loader.num_groups
-        most = total if model.locals.carried else padded_size(total)
-        size = min(max(loader.batch_size, ROWS), most)
+        max_size = total if model.locals.carried else padded_size(total)
+        size = min(max(loader.batch_size, ROWS), max_size)
         loader = dataclasses.replace(loader, batch_size=size, is_fixed=False)
     return loader.batches(0, loader.steps_per_epoch)
 
