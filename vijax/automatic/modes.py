@@ -205,7 +205,7 @@ def subsample(entries: Int[np.ndarray, " n"]) -> Int[np.ndarray, " some"]:
     """Entries of a variable at which the density is measured: all of a small variable, else some,
     evenly spread.
 
-    >>> some_of(np.arange(5)).tolist(), len(some_of(np.arange(1000)))
+    >>> subsample(np.arange(5)).tolist(), len(subsample(np.arange(1000)))
     ([0, 1, 2, 3, 4], 24)
     """
     if len(entries) <= SOME_WIDTHS:
