@@ -1,5 +1,4 @@
-"""The command line: `vijax fit`, `resume`, `summary`, `topics`, `shares`, `transform`, `predict`,
-`report`, ..."""
+"""The command line: `vijax fit`, `resume`, `summary`, `topics`, `transform`, and the others."""
 
 from __future__ import annotations
 
