@@ -1,5 +1,5 @@
-"""Fits of `vijax.auto` by the algorithms of `vijax.fit`: models in conjugate form, and energies with
-free variables.
+"""Fits of `vijax.auto` by the algorithms of `vijax.fit`: models in conjugate form, and energies
+with free variables.
 
 In conjugate form the size of the data decides on the algorithm. An energy with free variables takes
 stochastic steps until its bound drifts no more; `vijax.verdict.words_of_steps` has the sentences on

@@ -90,8 +90,8 @@ def dadvi(
     Raises:
       ValueError: another model, fewer than two draws, a density that is finite at no start.
 
-    Means and variances of a correlated normal; those of the fit are conditional, the corrected ones
-    are right:
+    Means and variances of a correlated normal. The variances of the fit are conditional, the
+    corrected ones are right:
 
     >>> import jax, jax.numpy as jnp, vijax as vi
     >>> precision = jnp.array([[2.0, 1.2], [1.2, 1.0]])

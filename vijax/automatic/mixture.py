@@ -39,8 +39,8 @@ PACE = 12
 fewer components are better."""
 WINDOW = 500  # gradients over which the ELBO is averaged
 LEVEL = 0.01
-"""A mixture has settled when its mean ELBO over the last `WINDOW` gradients rises by less than this,
-in nats per thousand gradients, against the window before."""
+"""A mixture has settled when its mean ELBO over the last `WINDOW` gradients rises by less than
+this, in nats per thousand gradients, against the window before."""
 ENOUGH = 1e-3
 """Nats from the posterior, by the draws so far, below which no further component is added: draws
 show nothing of places without draws."""

@@ -165,8 +165,8 @@ FINE = np.interp(np.arange(8 * len(LINE) - 7) / 8, np.arange(len(LINE)), LINE)
 """Points of the integral over the line; the logarithm of the prior is linear between them."""
 AT_EDGE = 0.02  # share of a prior's mass at the ends of the line, above which it is unknown
 OUT = 1.0, 3.0, 9.0
-"""Where the prior is unknown, distances of a third of the starts each, in widths of the density
-itself or of the box."""
+"""Distances of the starts if the prior is unknown, for a third of them each, in widths of the
+density itself or of the box."""
 CANDIDATES = 16  # random points for each start
 TRIED = 4  # the highest of these, for each start, which must be on different hills
 # Points between two others at which a valley is looked for

@@ -138,7 +138,7 @@ def fit(
         (`vijax.data.stream`), or a `Loader` of your own. None for a density that reads none.
       key: random key of the run: of the start, the order of the batches, every draw.
       num_epochs: passes over the data. Give this or `num_steps`.
-      num_steps: steps, counted from the first of the run, also when it goes on from `state`.
+      num_steps: steps, counted from the first of the run, also when it resumes from `state`.
       batch_size: groups a step at most. None: all data at each step; for documents under `svi`,
         `ssvi` and `ssvi_a` 256 documents, and under `svi` more if they are short: 65,536 words, or
         half of the documents (`vijax.data.loader.usual_size`). A pass is cut evenly, into
@@ -605,7 +605,7 @@ def _status(
 def _progress(
     chunks: _Chunks, trace: dict, step: int, elapsed_s: float, stopping: bool
 ) -> Progress:
-    """What callbacks are called with."""
+    """The argument of callbacks after a chunk."""
     loader = chunks.loader
     all_runs = chunks.placement.callback_state(chunks.state)
     state, trace = _best_run(all_runs, trace)

@@ -35,7 +35,7 @@ class Fit(NamedTuple):
 
     Attributes:
       alg: the algorithm.
-      state: its last state; `vijax.fit(..., state=fit.state)` goes on from it.
+      state: its last state; `vijax.fit(..., state=fit.state)` resumes from it.
       trace: named arrays with one entry per step: `step`, `elbo`, `local_elbo`, `step_size`,
           `retractions`, ...
       status: the reason why it stopped.

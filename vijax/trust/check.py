@@ -97,14 +97,14 @@ class Quantity(NamedTuple):
 
     @property
     def mean_within(self) -> float:
-        """How far the mean may be off, in standard deviations of q, two standard errors
-        included."""
+        """The largest possible error of the mean, in standard deviations of q: two standard errors
+        are added."""
         return abs(self.mean_off) + limits.WITHIN * self.mean_error
 
     @property
     def log_sd_within(self) -> float:
-        """How far the logarithm of the standard deviation may be off, two standard errors
-        included."""
+        """The largest possible error of the logarithm of the standard deviation: two standard
+        errors are added."""
         return abs(self.log_sd_off) + limits.WITHIN * self.log_sd_error
 
 
@@ -141,8 +141,8 @@ class Verdict(NamedTuple):
 
 
 def _describe(rows: Sequence[Quantity]) -> str:
-    """How far the numbers of one variable may be off, in words: the worst mean and the worst
-    standard deviation."""
+    """The largest possible errors of one variable in words: its worst mean and its worst standard
+    deviation."""
     mean = max(rows, key=lambda row: np.nan_to_num(row.mean_within, nan=-1.0))
     sd = max(rows, key=lambda row: np.nan_to_num(row.log_sd_within, nan=-1.0))
     texts = []

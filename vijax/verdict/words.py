@@ -231,7 +231,7 @@ def _hidden_error(off: Moments | None) -> float:
 
 
 def _use_words(off: Moments | None) -> str:
-    """Whether means or sds can be used, in words."""
+    """The words on the use of means and sds: which of them may be off."""
     if off is None or not off.is_reliable or _hidden_error(off) > limits.FAIR:
         return "means and sds may be off by some tenths"
     if off.mean.most <= limits.GOOD:
