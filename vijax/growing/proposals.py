@@ -46,8 +46,8 @@ class Proposal(NamedTuple):
         components = " of " * bool(self.components) + " and ".join(map(str, self.components))
         verdict = "accepted" if self.accepted else "rejected"
         return (
-            f"{self.move}{components}: {verdict}, {self.gain:+.4g} nats; {self.in_use} in use, bound "
-            f"{self.elbo:.7g}"
+            f"{self.move}{components}: {verdict}, {self.gain:+.4g} nats; "
+            f"{self.in_use} in use, bound {self.elbo:.7g}"
         )
 
 

@@ -67,7 +67,8 @@ def exact_row_codes(data: PyTree) -> UInt32[Array, " rows"]:
     """As `row_codes`, but of all digits of numbers, including the digits of float64 and of integers
     that float32 drops.
 
-    >>> one, other = exact_row_codes(jnp.array([2**24, 2**24 + 1])).tolist()  # one number in float32
+    >>> numbers = jnp.array([2**24, 2**24 + 1])  # one number in float32
+    >>> one, other = exact_row_codes(numbers).tolist()
     >>> one == other
     False
     """
@@ -90,7 +91,8 @@ def distinct_codes(
     independent, if many rows are alike. Rows of weight 0 come last.
 
     >>> codes = jnp.array([5, 7, 5], jnp.uint32)
-    >>> len(set(distinct_codes(codes).tolist())), distinct_codes(codes)[1] == distinct_codes(codes[1:2])[0]
+    >>> distinct = distinct_codes(codes)
+    >>> len(set(distinct.tolist())), distinct[1] == distinct_codes(codes[1:2])[0]
     (3, Array(True, dtype=bool))
     """
     padding = jnp.zeros(codes.shape, bool) if weights is None else weights <= 0

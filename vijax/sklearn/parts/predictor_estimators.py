@@ -226,7 +226,8 @@ class PredictorRegressor(RegressorMixin, PredictorEstimator):
             return super()._convergence_remedy()
         return (
             "X gives y exactly, or y is constant: no noise is left, and its size falls without "
-            "end. Give y with the noise of its measurement; without any, sklearn.linear_model.LinearRegression or "
+            "end. Give y with the noise of its measurement; without any, "
+            "sklearn.linear_model.LinearRegression or "
             "interpolation will do."
         )
 

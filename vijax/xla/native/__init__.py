@@ -88,7 +88,8 @@ def _register(library: Path) -> bool:
     except Exception as error:
         warnings.warn(
             "The compiled E-steps of vijax do not work here, so XLA computes them, slower "
-            f"({error}). Install vijax again to compile them anew, or set {SWITCH}=0 to hear no more of it.",
+            f"({error}). Install vijax again to compile them anew, or set {SWITCH}=0 to hear no "
+            "more of it.",
             RuntimeWarning,
             stacklevel=2,
         )
