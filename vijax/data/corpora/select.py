@@ -113,14 +113,14 @@ def split_over_seen_words(
     test = corpus[test_rows]
     in_train = corpus.word_counts() > test.word_counts()
 
-    def over_train_words(part: Corpus) -> Corpus:
+    def keep_train_words(part: Corpus) -> Corpus:
         if in_train.all():
             return part
         return select_words(part, np.flatnonzero(in_train))
 
     if corpus.mapped:
-        return _write_temporary(corpus, train_rows, in_train), over_train_words(test)
-    return over_train_words(corpus[train_rows]), over_train_words(test)
+        return _write_temporary(corpus, train_rows, in_train), keep_train_words(test)
+    return keep_train_words(corpus[train_rows]), keep_train_words(test)
 
 
 def _write_temporary(corpus: Corpus, rows: np.ndarray, in_train: np.ndarray) -> Corpus:

@@ -82,15 +82,15 @@ class _Expansion:
             return
         new_terms = self.terms(node)
         if sign == "+":
-            terms += _without(new_terms, terms)
+            terms += _exclude(new_terms, terms)
             self.check_number(node, terms)
             return
-        absent = _without(new_terms, terms)
+        absent = _exclude(new_terms, terms)
         if absent:
             expected = "terms that are there, to the right of a minus"
             name = ":".join(map(str, absent[0]))
             raise self.refuse(node, expected, repr(name), "Leave it out.")
-        terms[:] = _without(terms, new_terms)
+        terms[:] = _exclude(terms, new_terms)
 
     def _set_intercept(self, terms: list[Term], sign: str, node: Number) -> None:
         is_wanted = (node.text == "1") == (sign == "+")
@@ -133,11 +133,11 @@ class _Expansion:
         if node.operator == "+":
             terms = _unique([*left, *right])
         elif node.operator == "-":
-            if absent := _without(right, left):
+            if absent := _exclude(right, left):
                 expected = "terms that are there, to the right of a minus"
                 name = ":".join(map(str, absent[0]))
                 raise self.refuse(node.right, expected, repr(name))
-            terms = _without(left, right)
+            terms = _exclude(left, right)
         elif node.operator == ":":
             terms = _products(left, right)
         elif node.operator == "*":
@@ -180,7 +180,7 @@ def _product(left: Term, right: Term) -> Term:
     return (*left, *(factor for factor in right if factor not in left))
 
 
-def _without(terms: Iterable[Term], excluded: Sequence[Term]) -> list[Term]:
+def _exclude(terms: Iterable[Term], excluded: Sequence[Term]) -> list[Term]:
     """The terms that do not have the factors, in any order, of an excluded term."""
     return [term for term in terms if not any(set(term) == set(x) for x in excluded)]
 

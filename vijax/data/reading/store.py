@@ -223,7 +223,7 @@ def from_parquet(file: str, read: Callable[[Any], Result], texts_once: bool = Fa
 
         def ask(request: Request) -> Result:
             with (
-                _open_stored(file, request) as stored,
+                _open_stored_file(file, request) as stored,
                 open_parquet(stored, texts_once) as opened,
             ):
                 return read(opened)
@@ -251,7 +251,7 @@ def read_folder_text(source: str | Path, name: str) -> str | None:
             store, path = _find_store(file)
             if not store.exists(path):
                 return None
-        with _open_stored(file, request) as stored:
+        with _open_stored_file(file, request) as stored:
             return stored.read().decode()
 
     return ask_with_retries(file, ask)
@@ -356,7 +356,7 @@ def _find_store(address: str) -> tuple[Any, str]:
 
 
 @contextlib.contextmanager
-def _open_stored(file: str, request: Request) -> Iterator[Whole]:
+def _open_stored_file(file: str, request: Request) -> Iterator[Whole]:
     with contextlib.ExitStack() as stack:
         with request.track(0):
             store, path = _find_store(file)

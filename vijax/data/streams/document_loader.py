@@ -134,7 +134,7 @@ class DocumentLoader(SharedLoader):
         hands = self._hands(epoch, parts)
         if self.share is not None:
             hands = [[self.share.select(rows, PADDING) for rows in hand] for hand in hands]
-        documents, held_places = self._held(hands)
+        documents, held_places = self._load_documents(hands)
         total = self.num_groups
         sizes = list(zip(self.strata.slots, self.strata.max_tokens, strict=True))
         for part, hand, hand_places in zip(parts, hands, held_places, strict=True):
@@ -146,7 +146,7 @@ class DocumentLoader(SharedLoader):
             batch = Minibatch(data, np.float32(total), rows=rows)  # type: ignore[arg-type]
             yield batch._replace(part=part) if self.is_fixed else batch
 
-    def _held(self, hands: list[list[np.ndarray]]) -> tuple[Any, list[list[np.ndarray]]]:
+    def _load_documents(self, hands: list[list[np.ndarray]]) -> tuple[Any, list[list[np.ndarray]]]:
         """Documents in memory, among them all documents of the hands, and their places there."""
         if (all_documents := self.shards.sizes.whole) is not None:
             return all_documents, hands

@@ -172,7 +172,7 @@ class StreamLoader:
             batch = self._minibatch(item, step)
             if batch.num_groups is None:
                 size = _size(batch)
-                before = _groups_before(size, keep, step) if total is None else total
+                before = _previous_groups(size, keep, step) if total is None else total
                 total = keep * before + size
                 batch = batch._replace(num_groups=np.float32(self.num_groups or total))
             yield batch
@@ -289,7 +289,7 @@ def stream_loader(source: Any, model: Model) -> StreamLoader:
     return StreamLoader(source, model)
 
 
-def _groups_before(size: float, keep: float, step: int) -> float:
+def _previous_groups(size: float, keep: float, step: int) -> float:
     """Groups remembered before a step, if all batches had this size."""
     return size * step if keep == 1 else size * (1 - keep**step) / (1 - keep)
 
