@@ -44,7 +44,19 @@ def to_array(values: Any, name: str = "data") -> np.ndarray:
     (2, 2)
     """
     require_no_times(values, name)
+    if has_masked_rows(values):
+        values = [unmasked(row) for row in values]
     return np.asarray(unmasked(values))
+
+
+def has_masked_rows(values: Any) -> bool:
+    """True for a list of arrays some of which are masked: NumPy would take the hidden values.
+
+    >>> has_masked_rows([np.ma.array([1.0], mask=[True])]), has_masked_rows([[1.0]])
+    (True, False)
+    """
+    is_list = isinstance(values, list | tuple)
+    return is_list and any(isinstance(row, np.ma.MaskedArray) for row in values)
 
 
 def require_no_times(table: Any, name: str = "data") -> None:

@@ -14,6 +14,8 @@ import jax
 import jax.errors
 import numpy as np
 
+from vijax.arrays import unmasked
+
 
 class RowError(ValueError):
     """A value in a row of data is not allowed.
@@ -66,9 +68,7 @@ def require_arrays(argument: str, tree: Any) -> None:
     >>> require_arrays("points['net']", {"weights": np.ones(2), "activation": np.tanh})
     Traceback (most recent call last):
     ...
-    ValueError: points['net']: expected a tree of arrays, got one with the function tanh. Equinox: params, static = \
-eqx.partition(net, eqx.is_inexact_array), and eqx.combine(params, static) where it is called. Flax
-NNX: nnx.split.
+    ValueError: points['net']: expected a tree of arrays, got one with the function tanh. Equinox: ...
     """
     functions = [x for x in jax.tree.leaves(tree) if callable(x)]
     name = getattr(functions[0], "__name__", type(functions[0]).__name__) if functions else ""
@@ -211,7 +211,7 @@ def _user_line(error: BaseException) -> str:
 
 def finite_array(argument: str, x: Any) -> np.ndarray:
     """Numbers as a float64 array; raises ValueError naming the argument if one is not finite."""
-    x = np.asarray(x, np.float64)
+    x = np.asarray(unmasked(x), np.float64)
     require(np.isfinite(x), argument, "finite numbers", x)
     return x
 

@@ -49,3 +49,14 @@ def test_the_array_at_fault_is_named(rows, said):
 
 def test_the_remedy_for_objects_works():
     assert bound({**ROWS, "g": np.asarray(ROWS["g"].astype(object), float)}) == bound(ROWS)
+
+
+@pytest.mark.parametrize("codes", [ROWS["g"] + 1, ROWS["g"] - 4, (ROWS["g"] + 1).astype(float)])
+def test_an_index_beyond_its_variable_is_refused(codes):
+    """JAX takes the nearest entry in silence: two groups would be one."""
+    with pytest.raises(ValueError, match=r"data\['g'\]: expected indices of the entries"):
+        bound({**ROWS, "g": codes})
+
+
+def test_an_index_from_the_end_is_one():
+    assert bound({**ROWS, "g": ROWS["g"] - 3}) == bound(ROWS)

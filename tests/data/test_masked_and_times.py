@@ -4,6 +4,7 @@ both in silence."""
 import datetime
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.scipy.stats import norm
@@ -155,3 +156,42 @@ def test_what_is_held_out_has_nothing_of_the_numbers_that_a_user_drew(seed):
     _, out = split_ids(200, 0.2, seed)
     ranks = np.argsort(np.random.default_rng(seed).permutation(200))
     assert 60 < ranks[out].mean() < 140  # 99.5, and 40 rows: four standard errors are 33
+
+
+# --- lists of masked rows, and what is judged -----------------------------------------------------
+ROWS = list(MASKED)
+
+
+@pytest.mark.parametrize("door", ["gp", "mixture of scikit-learn"])
+def test_lists_of_masked_rows_have_no_hidden_values(door):
+    y = np.zeros(40)
+    kernel = lambda a, b: jnp.exp(-0.5 * jnp.sum((a[:, None] - b[None]) ** 2, -1))
+    doors = {
+        "gp": lambda: vi.models.gp(ROWS, y, kernel, vi.likelihood.gaussian(0.2)),
+        "mixture of scikit-learn": lambda: sklearn_mixture().fit(ROWS),
+    }
+    with pytest.raises(ValueError, match=r"nan|masked|finite"):
+        doors[door]()
+
+
+def test_rows_of_groups_have_no_hidden_values():
+    x = np.asarray(vi.models.group_rows(ROWS, np.zeros(40), ["a"] * 40)[0])
+    assert np.isnan(x).sum() == HIDDEN.sum()
+    assert not np.any(x == -9999)
+
+
+def sklearn_mixture():
+    pytest.importorskip("sklearn")
+    from vijax.sklearn import GaussianMixture
+
+    return GaussianMixture(n_components=1, random_state=0)
+
+
+@pytest.mark.parametrize("judge", ["loo", "waic", "rhat", "bulk_ess", "psis"])
+def test_judges_of_draws_refuse_masked_cells(judge):
+    draws = np.ma.array(RNG.normal(size=(8, 40)), mask=False)
+    given = draws[0] if judge == "psis" else draws
+    getattr(vi.trust, judge)(given)
+    given[..., 0] = np.ma.masked
+    with pytest.raises(ValueError, match="expected"):
+        getattr(vi.trust, judge)(given)

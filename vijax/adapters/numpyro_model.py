@@ -111,6 +111,7 @@ def _bind(model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]) -> 
     """The model with its arguments, copied for each precision: if JAX has read a NumPy array in
     float32, it takes the array for float32 ever after."""
     first_x64 = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    args, kwargs = jax.tree.map(_widen, (args, kwargs))
     arguments = {first_x64: (args, kwargs)}
 
     def bound() -> Any:
@@ -123,6 +124,12 @@ def _bind(model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]) -> 
         return model(*x64_args, **x64_kwargs)
 
     return bound
+
+
+def _widen(x: Any) -> Any:
+    """Small integers as int32: the square of a pixel of uint8 would be wrong in its own type."""
+    is_small = isinstance(x, np.ndarray) and x.dtype.kind in "iu" and x.dtype.itemsize < 4
+    return x.astype(np.int32) if is_small else x
 
 
 def _substitute_and_run(model: Callable[[], Any], values: Values) -> Sites:

@@ -31,7 +31,7 @@ from vijax.automatic.trust_region import Run, Sitting
 from vijax.automatic.trust_region import fit as fit_normal
 from vijax.automatic.widths import Width, other_widths, share_beside
 from vijax.contract.model import Model
-from vijax.lbfgs import Mode
+from vijax.lbfgs import Mode, Point
 from vijax.models.energies.shown_numbers import shown_numbers
 from vijax.verdict import limits
 from vijax.verdict.improper import grows_along
@@ -60,6 +60,8 @@ SCRAMBLES = 8  # independent scrambles of a Sobol sequence in the fresh draws
 DEAR = 50_000  # rows from which on moments are judged only by draws of q
 MOST_FITTED = 3  # modes with a rough bound far below q's at which a normal is fitted, at most
 FITTED = 10  # sets of draws for each of these normals
+FEW_DIRECTIONS = 2
+"""A mode is described by q if it is as near as draws of so few variables are, in any case."""
 
 
 def assess(
@@ -335,7 +337,7 @@ def _describe_others(
 ) -> Others:
     """The modes outside q in numbers, by their bounds and that of q (`elbo`)."""
     weighty = _weighty(search, -np.inf)
-    neighbours = [x for x in weighty if is_near(q.distance(x.mode.x), len(x.mode.x))]
+    neighbours = [x for x in weighty if _describes(q, x.mode.x, x.mode.value, target)]
     described = _distinct(neighbours, target)
     labels = [exchange.names for exchange in search.labels]
     if not missed:
@@ -364,7 +366,23 @@ def _is_inside(q: Q, mode: Mode, search: SearchResult, target: Target) -> bool:
     """True if q describes a mode, or the same mode with labels exchanged."""
     x = mode.x[None]
     copies = [copy for exchange in search.labels for copy in _copies(exchange, target, x)]
-    return any(is_near(q.distance(point[0]), len(point[0])) for point in (x, *copies))
+    return any(_describes(q, point[0], mode.value, target) for point in (x, *copies))
+
+
+def _describes(q: Q, x: Float[np.ndarray, " D"], value: float, target: Target) -> bool:
+    """True if a mode at x is one that q describes: as near as draws of q are, and on the hill of
+    its mean. Draws of many variables are far from the mean, in all directions together; a mode that
+    is as far along one of them, behind a valley, is another one."""
+    distance = q.distance(x)
+    if not is_near(distance, len(x)):
+        return False
+    if is_near(distance, FEW_DIRECTIONS):
+        return True
+    parts = (q,) if isinstance(q, Gaussian) else q.parts
+    mean = min(parts, key=lambda part: part.distance(x)).mean
+    center = Point(mean, float(target.values(mean[None])[0]), 0.0)
+    low, high = sorted((center, Point(x, value, 0.0)), key=lambda point: point.value)
+    return share_hill(target, low, high)
 
 
 def _report_modes(model: Model, q: Q, search: SearchResult, target: Target) -> list[FoundMode]:

@@ -323,7 +323,7 @@ def _read_object(
     if isinstance(source[0], str) or not isinstance(source[0], Sequence | np.ndarray):
         return corpus_from_texts(_number_texts(source), text, vocabulary, folder)
     try:
-        counts = np.array([to_array(row) for row in source])
+        counts = to_array(list(source))
     except ValueError as error:
         actual = f"rows that make no matrix ({error})"
         raise fail("source", OBJECTS, actual, "give all rows one length") from error

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
+from vijax.arrays import to_array
 from vijax.checks import require
 from vijax.verdict.psis import check_log_weights, psis
 
@@ -94,7 +95,7 @@ def _check_arguments(
 ) -> tuple[Float[np.ndarray, "S N"], Float[np.ndarray, " S"]]:
     """The arguments as float64, without draws of weight zero, whose likelihood does not matter.
     Raises ValueError where they do not fit or are not finite."""
-    log_lik = np.asarray(log_lik, np.float64)
+    log_lik = to_array(log_lik, "log_lik").astype(np.float64)
     has_draws = log_lik.ndim == 2 and log_lik.shape[0] > 1 and log_lik.shape[1] > 0
     expected = "an array (draws, groups) of two draws or more"
     require(has_draws, "log_lik", expected, f"shape {log_lik.shape}")

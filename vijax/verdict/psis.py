@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
+from vijax.arrays import to_array
 from vijax.checks import require
 from vijax.verdict import limits
 
@@ -104,7 +105,7 @@ def check_log_weights(argument: str, x: Any) -> np.ndarray:
     >>> print(check_log_weights("log_ratios", [0, -np.inf]))
     [  0. -inf]
     """
-    x = np.asarray(x, np.float64)
+    x = to_array(x, argument).astype(np.float64)
     has_draws = x.ndim == 1 and x.size
     require(has_draws, argument, "one number for each draw, shape (S,)", f"shape {x.shape}")
     is_invalid = np.isnan(x) | (x == np.inf)

@@ -307,3 +307,20 @@ def test_improper_families_are_refused(arguments, message):
             }
             | arguments
         )
+
+
+@pytest.mark.parametrize(
+    "term",
+    [jnp.abs, lambda m: jnp.where(m > 15, 5 * m, 0.0), lambda m: jnp.maximum(m, 50.0)],
+    ids=["abs", "where", "maximum"],
+)
+def test_a_function_with_a_kink_is_not_linear(term):
+    """Linear on either side of its kink, wherever that is: coordinate ascent would jump between two
+    wrong values."""
+
+    def energy(s, y):
+        return y * s["mean"].value - 0.5 * s["mean"].square - term(s["mean"].value)
+
+    prior = {"mean": vi.Normal.from_mean_variance(0.0, 100.0)}
+    with pytest.raises(ValueError, match=r"not linear in stats\['mean'\].value"):
+        vi.energy_model(globals=prior, energy=energy, example=0.0)

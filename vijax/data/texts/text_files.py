@@ -15,23 +15,55 @@ from vijax.data.reading.files import check_regular, parsing, read_lines, read_te
 from vijax.data.reading.parquet_values import check_num_rows, check_row_groups, to_values
 from vijax.data.reading.partitions import find_strays, is_index, local_names
 from vijax.data.reading.store import REMEDY, WHOLE, no_parquet, open_parquet, parquet_parts
+from vijax.data.schema.labels import label_name
 from vijax.data.tables.formats import USUAL, Dialect, read_delimited_file, read_sheet
 
 Texts = Iterator[tuple[str, str]]
 DEFAULT_COLUMN = "text"
 TITLE_COLUMN = "title"
+TEXT_ENDINGS = (".txt", ".txt.gz")
+"""Endings of texts, in small letters; files may have them in capitals."""
 HEADER_WORDS = 4  # the name of a column has fewer
 
 
 def text_paths(folder: Path) -> list[Path]:
-    """The .txt files of a folder and of its inner folders, also gzipped, in the order of their
-    names; without hidden ones, such as ._notes.txt, which other systems leave beside a file."""
+    """The .txt files of a folder and of its inner folders, also gzipped or in capitals, in the order
+    of their names; without hidden ones, such as ._notes.txt, which other systems leave beside a file."""
     return [path for path in _all_text_paths(folder) if not _is_hidden(path, folder)]
 
 
 def _all_text_paths(folder: Path) -> list[Path]:
-    paths = [*folder.rglob("*.txt"), *folder.rglob("*.txt.gz")]
-    return sorted(path for path in paths if not path.is_dir())
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.name.lower().endswith(TEXT_ENDINGS) and not path.is_dir()
+    )
+
+
+def _other_files(folder: Path) -> list[str]:
+    """The names of files beside the texts that are no texts, but for hidden ones."""
+    return sorted(
+        path.name
+        for path in folder.rglob("*")
+        if path.is_file()
+        and not path.name.lower().endswith(TEXT_ENDINGS)
+        and not _is_hidden(path, folder)
+    )
+
+
+def _add_folder_notes(folder: Path, files: Sequence[Path], notes: Notes) -> None:
+    """Says which files of a folder are left out, and which lead elsewhere."""
+    if hidden := len(_all_text_paths(folder)) - len(files):
+        notes.add(
+            "Files whose names begin with a point, or that of their folder, are left out: "
+            f"{hidden}."
+        )
+    if others := _other_files(folder):
+        notes.add(f"Files that do not end in .txt are left out: {listed(others)}.")
+    root = folder.resolve()
+    links = [file.name for file in files if not file.resolve().is_relative_to(root)]
+    if links:
+        notes.add(f"Links lead to texts outside of the folder: {listed(links)}.")
 
 
 def _is_text(path: Path) -> bool:
@@ -54,11 +86,8 @@ def text_folder(
             raise no_parquet(path)
         remedy = "check the folder, or name a file of another format"
         raise fail(path, "files ending in .txt", "none", remedy)
-    if notes is not None and (hidden := len(_all_text_paths(path)) - len(files)):
-        notes.add(
-            "Files whose names begin with a point, or that of their folder, are left out: "
-            f"{hidden}."
-        )
+    if notes is not None:
+        _add_folder_notes(path, files, notes)
     for file in files:
         yield str(file.relative_to(path)), read_text(file, dialect.encoding)
 
@@ -193,15 +222,25 @@ def column_texts(
     wanted = [name for name in names if name in (column, TITLE_COLUMN)]
     notes = notes or Notes()
     for place, number, row in rows(wanted):
-        title = row.get(TITLE_COLUMN)
+        title = _title(row.get(TITLE_COLUMN))
         text = row.get(column)
         if not isinstance(text, str):
             actual = "nothing" if text is None else repr(text)[:60]
             remedy = "drop the row, or make its text the empty string"
             raise fail(place, f"text in column {column!r}", actual, remedy)
-        if not (isinstance(title, str) and title):
-            title = f"{path.name}:{number}"
+        title = title or f"{path.name}:{number}"
         yield whole_letters(title, notes, place), whole_letters(text, notes, place)
+
+
+def _title(value: Any) -> str:
+    """The title that a cell says, a number too; "" for a cell without one.
+
+    >>> _title("a"), _title(5000), _title(12345678901234567890), _title(None), _title([1])
+    ('a', '5000', '12345678901234567890', '', '')
+    """
+    if value is None or isinstance(value, list | dict) or value != value:
+        return ""
+    return value if isinstance(value, str) else label_name(value)
 
 
 def _json_object(line: str, where: str) -> dict:

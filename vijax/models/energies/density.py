@@ -11,19 +11,20 @@ from __future__ import annotations
 import dataclasses
 import functools
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jax.experimental import checkify
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from vijax import constrain
 from vijax.checks import require, require_positive, traceable
 from vijax.contract.array_checks import check_arrays, check_finite, check_lengths, check_numbers
 from vijax.contract.batch import DataForm, Minibatch, fill_padding, one_group, weighted_sum
-from vijax.contract.intake import array, cast, trace_kinds
+from vijax.contract.intake import Kind, array, cast, trace_kinds
 from vijax.contract.model import Hyper, LocalElbo, Model, num_arguments
 from vijax.contract.queries import answers, user_generative
 from vijax.contract.variables import Free, FreeVariables, Variables, check_apart
@@ -144,6 +145,40 @@ class LogDensity(FreeVariables):
         shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), groups)
         x = to_device(np.zeros(self.variables.dim, jnp.result_type(float)))
         return cast(trace_kinds(shapes, lambda groups: self.log_liks_at(x, groups)), groups)
+
+    def check_indices(self, data: PyTree, kinds: Sequence[Kind]) -> None:
+        """ValueError at an index beyond what it points into, of which JAX takes the nearest entry
+        in silence. Only the rows with the largest and the smallest indices are tried."""
+        named = jax.tree_util.tree_leaves_with_path(data)
+        indices = {
+            f"data{jax.tree_util.keystr(path)}": np.asarray(array(x))
+            for kind, (path, x) in zip(kinds, named, strict=True)
+            if kind == "index"
+        }
+        if self.is_whole or not indices:
+            return
+        places = np.unique(np.concatenate([_extreme_rows(x) for x in indices.values()]))
+        groups = jax.tree.map(lambda x: np.asarray(array(x))[places], data)
+        x = to_device(np.zeros(self.variables.dim, jnp.result_type(float)))
+        log_liks = checkify.checkify(
+            lambda groups: self.log_liks_at(x, groups), errors=checkify.index_checks
+        )
+        try:
+            error, _ = quick_jit(log_liks)(cast(kinds, groups))
+            message = error.get()
+        except Exception:  # whatever the user's function raises, it raises again in the fit
+            return
+        if message is not None:
+            what, _, where = message.partition(":")
+            remedy = (
+                "JAX takes the nearest entry instead. Count codes from 0, and give the variable an "
+                "entry for each."
+            )
+            raise ValueError(
+                f"{' or '.join(indices)}: expected indices of the entries that log_lik reads, got"
+                f"{where.rstrip('. ')} ({what.removeprefix('out-of-bounds indexing for ')}). "
+                f"{remedy}"
+            )
 
     def point(self, hyper: Hyper, z: Float[Array, " D"]) -> Float[Array, " D"]:
         """The free coordinates at coordinates of the guide."""
@@ -551,3 +586,13 @@ def _totals(of: weakref.ref[LogDensity]) -> Callable[..., Any]:
         return density.log_prior_at(x) + jnp.sum(density.log_liks_at(x, groups))
 
     return jax.vmap(total, (0, None))
+
+
+def _extreme_rows(indices: Int[np.ndarray, N * shape]) -> Int[np.ndarray, " rows"]:
+    """The rows with the largest and the smallest index of each column."""
+    columns = indices.reshape(len(indices), -1)[:, :MOST_COLUMNS]
+    return np.unique(np.concatenate([columns.argmax(0), columns.argmin(0)]))
+
+
+MOST_COLUMNS = 64
+"""Columns of indices whose bounds are tried."""

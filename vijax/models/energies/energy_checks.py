@@ -308,10 +308,16 @@ def coupled_variables(
     pairs: set[frozenset[str]] = set()
     for first, second in itertools.combinations_with_replacement(fields, 2):
         moves: list[tuple] = [(_perturbation(rng, base, first), _perturbation(rng, base, second))]
+        if first[0] == second[0]:
+            moves += _across_kinks(base, first, second)
         if first[0] == second[0] and first[0] in plates:
             size = jax.tree.leaves(stats[first[0]])[0].shape[0]
             entries = rng.choice(size, min(size, _ENTRIES), replace=False)
-            moves = [tuple(_restrict_to_entry(move, int(i)) for move in moves[0]) for i in entries]
+            moves = [
+                tuple(_restrict_to_entry(move, int(i)) for move in pair)
+                for pair in moves
+                for i in entries
+            ]
         gap = any(
             _is_gap(np.stack([value_at(a, b), value_at(a), value_at(b), at_base[is_finite]]))
             for a, b in moves
@@ -361,6 +367,25 @@ def _perturbation(rng: np.random.Generator, stats: Statistics, field: Field) -> 
     leaves, structure = jax.tree.flatten(zeros[name])
     leaves[i] = _random(rng, leaves[i])
     return {**zeros, name: jax.tree.unflatten(structure, leaves)}
+
+
+def _across_kinks(base: Statistics, first: Field, second: Field) -> list[tuple]:
+    """Pairs of perturbations that lead to the other side of zero, and far out in both directions: a
+    function such as `abs` or `maximum` is linear between its kinks."""
+    rng = np.random.default_rng(1)
+    mirror = jax.tree.map(np.zeros_like, dict(base))
+    leaves, structure = jax.tree.flatten(mirror[first[0]])
+    leaves[first[1]] = -2 * jax.tree.leaves(base[first[0]])[first[1]]
+    mirror = {**mirror, first[0]: jax.tree.unflatten(structure, leaves)}
+    far = [
+        jax.tree.map(lambda x: FAR * x, _perturbation(rng, base, field))
+        for field in (first, second)
+    ]
+    return [(mirror, _perturbation(rng, base, second)), (far[0], far[1])]
+
+
+FAR = 100.0
+"""Times as far as a standard normal perturbation, where kinks are looked for."""
 
 
 def _restrict_to_entry(move: Statistics, entry: int) -> Statistics:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
+from vijax.arrays import has_masked_rows
 from vijax.checks import require
 from vijax.data.schema.same_rows import require_one_index
 
@@ -92,6 +93,8 @@ def require_plain(argument: str, values: Any, may_be_dates: bool = False) -> Non
       ...
     ValueError: X: expected a value in each cell, got 1 masked. Fill them in, or leave these rows out.
     """
+    if has_masked_rows(values):
+        values = np.ma.array(values)
     if isinstance(values, np.ma.MaskedArray):
         masked = int(np.ma.getmaskarray(values).sum())
         remedy = "Fill them in, or leave these rows out."
