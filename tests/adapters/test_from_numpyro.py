@@ -340,3 +340,22 @@ def test_supports_that_are_none_are_refused_by_name():
         lambda: numpyro.sample("u", dist.Uniform(jnp.zeros(2), jnp.array([1.0, 2.0]))),
         "'u': expected a support of",
     )
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16])
+def test_arguments_of_small_integer_types_do_not_overflow(dtype):
+    """The square of a pixel of uint8 is what it should be."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 120, 20).astype(dtype)
+    y = rng.normal(size=20)
+
+    def story(x, y):
+        slope = numpyro.sample("slope", dist.Normal(0.0, 5.0))
+        numpyro.sample("y", dist.Normal(slope * (x * x) / 1e4, 1.0), obs=y)
+
+    at = {"slope": jnp.array(1.5)}
+    small, wide = (
+        vi.from_numpyro(story, given, y).log_density.log_prior(at)
+        for given in (x, x.astype(np.float64))
+    )
+    np.testing.assert_allclose(small, wide, rtol=1e-6)

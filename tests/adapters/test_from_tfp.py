@@ -8,10 +8,11 @@ import pytest
 from scipy import stats
 
 import vijax as vi
+from tests.optional import tfp_adapter
 from vijax import constrain
 from vijax.adapters.tfp_joint import support
 
-tfp = pytest.importorskip("vijax.adapters.tfp")
+tfp = tfp_adapter()
 tfd, tfb = tfp.tfd, tfp.tfp.bijectors
 
 pytestmark = pytest.mark.filterwarnings("ignore")

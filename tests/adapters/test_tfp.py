@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from tests.cases import FAMILIES, Case
+from tests.optional import tfp_adapter
 from vijax.families import Categorical, Normal, Product
 
-tfp = pytest.importorskip("vijax.adapters.tfp")
+tfp = tfp_adapter()
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 CONVERTIBLE = [

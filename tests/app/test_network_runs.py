@@ -153,13 +153,14 @@ def test_an_autoencoder_of_sequences_is_resumed_bit_for_bit_described_and_contin
     assert fit(folder, "dynamic_svae", tmp_path / "whole", 4) == 0
     assert go_on(folder, tmp_path / "run", "dynamic_svae") == left(tmp_path / "whole")
     shown = {block.title: block for block in read_run(tmp_path / "run").shown}
+    # Sequence 0 is held out.
     of_states = [
         "States",
         "Transitions",
         "Dynamics",
-        "Path of sequence 0",
+        "Path of sequence 1",
         "Reconstructions",
-        "Forecasts of sequence 0",
+        "Forecasts of sequence 1",
     ]
     assert list(shown) == ["Networks", *of_states, "Likeliest paths", "Is it any good?"]
     run = vi.load(tmp_path / "run")

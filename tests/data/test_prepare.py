@@ -274,7 +274,9 @@ def test_a_vocabulary_by_hash_is_never_closed(tmp_path):
     """Counts by hand: hashes of letters from another process, which has another seed of Python's
     own hash."""
     texts = [("a", "cat dog dog"), ("b", "new cat"), ("c", "")]
-    script = "from vijax.data.to_shards import hashed; print(*hashed(['cat', 'dog', 'new'], 5))"
+    script = (
+        "from vijax.data.to_shards import hash_words; print(*hash_words(['cat', 'dog', 'new'], 5))"
+    )
     env = {**os.environ, "PYTHONHASHSEED": "1"}
     said = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True, env=env

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tests.optional import tfp_adapter
 from vijax import constrain
 from vijax.constrain.scalars import next_to
 
@@ -150,7 +151,7 @@ def test_rounding_puts_no_point_on_the_boundary(name):
 
 
 def bijectors():
-    tfp = pytest.importorskip("vijax.adapters.tfp").tfp
+    tfp = tfp_adapter().tfp
     tfb = tfp.bijectors
     chain = tfb.Chain(
         [tfb.CholeskyOuterProduct(), tfb.FillScaleTriL(diag_bijector=tfb.Exp(), diag_shift=None)]

@@ -35,9 +35,11 @@ is negative."""
 
 
 def whole(x):
-    """Numbers as whole numbers of float64; masks, labels and ids stay as they are."""
+    """Numbers as whole numbers of float64; masks, labels, ids, signs, zeros and ones stay."""
     x = np.asarray(x)
-    return np.where(np.isnan(x), x, np.round(2 * x)) if x.dtype == np.float64 else x
+    if x.dtype != np.float64 or np.isin(x, (-1.0, 0.0, 1.0)).all():
+        return x
+    return np.where(np.isnan(x), x, np.round(2 * x))
 
 
 def in_type(kind, x):

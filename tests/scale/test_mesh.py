@@ -111,16 +111,16 @@ def test_a_fit_goes_on_on_another_number_of_devices(name):
 
 
 SPLIT = """
-from vijax.scale.place import place
+from vijax.scale.place import choose_placement
 case = CASES["lda by svi, warm"]
 alg = case.make()
 state = vi.fit(alg, COUNTS[:40], key=jax.random.key(0), num_steps=1, batch_size=10).state
-where = place(vi.scale.mesh(8), state)
+where = choose_placement(vi.scale.mesh(8), state)
 there = where.put_state(state)
 shapes = lambda x: {s.data.shape[0] for s in x.addressable_shards}
 print(shapes(there.beside["warm"].local), shapes(there.posterior["topics"].concentration))
 state = fitted("lda by memoized", None).state
-where = place(vi.scale.mesh(8), state)
+where = choose_placement(vi.scale.mesh(8), state)
 there = where.put_state(state)
 again = where.put_state(there)
 sizes = [{s.data.shape for s in x["topics"].concentration.addressable_shards} for x in again.messages[::3]]
@@ -179,9 +179,9 @@ def test_sums_are_all_that_devices_tell_each_other(name, tmp_path):
 FOR_CUDA = """
 case = CASES[{name!r}]
 from vijax.data.loader import as_loader
-from vijax.scale.place import padded
+from vijax.scale.place import pad_batch
 alg = case.make()
-batch = padded(next(iter(as_loader(case.data, alg.spec.model, 16, 0).batches(0, 1))), 8)
+batch = pad_batch(next(iter(as_loader(case.data, alg.spec.model, 16, 0).batches(0, 1))), 8)
 alg, key = vi.scale.on_mesh(alg, vi.scale.mesh(8)), jax.random.key(0)
 lowered = jax.jit(alg.step).trace(key, jax.eval_shape(alg.init, key, batch), batch).lower(lowering_platforms=("cuda",))
 print("vijax_" in lowered.as_text(), "callback" in lowered.as_text())

@@ -75,3 +75,13 @@ def test_words_name_no_more_variables_than_can_be_read():
     names = Variables.from_tree({f"x{i}": vi.free() for i in range(6)})
     assert words_of_steps._names(names, np.ones(6, bool)) == "6 variables"
     assert words_of_steps._names(names, np.arange(6) < 2) == "x0 and x1"
+
+
+def test_what_one_of_many_may_be_off_is_a_number():
+    """All of a gap of .28 nats in one variable: a mean that is off by .75 sd, or an sd by a factor
+    of 1.7."""
+    variables = Variables.from_tree({"a": vi.free(60)})
+    said = GOOD._replace(gap=0.28)
+    words = words_of_steps.verdict(said, "finished", None, variables, False)
+    assert "means are right to 0.10 sd over all variables" in words
+    assert "those of one may be off by 0.7 sd, and its sd by a factor of 1.7" in words

@@ -129,7 +129,9 @@ def _bind(model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]) -> 
 def _widen(x: Any) -> Any:
     """Small integers as int32: the square of a pixel of uint8 would be wrong in its own type."""
     is_small = isinstance(x, np.ndarray) and x.dtype.kind in "iu" and x.dtype.itemsize < 4
-    return x.astype(np.int32) if is_small else x
+    if is_small:
+        return x.astype(np.int32)
+    return x
 
 
 def _substitute_and_run(model: Callable[[], Any], values: Values) -> Sites:

@@ -53,7 +53,7 @@ def from_tfp(
     A normal mean and four observations (Dillon et al. 2017 describe the library):
 
     >>> import jax, pytest, vijax as vi
-    >>> tfd = pytest.importorskip("vijax.adapters.tfp").tfd
+    >>> tfd = pytest.importorskip("tensorflow_probability.substrates.jax").distributions
     >>> joint = tfd.JointDistributionNamedAutoBatched(
     ...     {"mean": tfd.Normal(0.0, 10.0), "y": lambda mean: tfd.Sample(tfd.Normal(mean, 1.0), 4)})
     >>> model = vi.from_tfp(joint, {"y": [1.0, 2.0, 3.0, 4.0]})
@@ -141,7 +141,7 @@ def support(bijector: Any) -> Constraint | None:
     """The constraint whose set is the image of all real numbers under the bijector, or None.
 
     >>> import pytest
-    >>> tfb = pytest.importorskip("vijax.adapters.tfp").tfp.bijectors
+    >>> tfb = pytest.importorskip("tensorflow_probability.substrates.jax").bijectors
     >>> support(tfb.Chain([tfb.Shift(2.0), tfb.Scale(-3.0), tfb.Exp()]))
     below(high=2.0)
     """

@@ -557,7 +557,9 @@ def moments(
     sd_terms = p[:, None] * (z_p**2 - 1) - q[:, None] * (z_q**2 - 1)
     mean_error = np.sqrt((mean_terms**2).sum(0)) / sd_p
     sd_error = 0.5 * np.sqrt((sd_terms**2).sum(0))
-    independent = num_independent(x, q) if len(names) >= limits.MANY else len(names)
+    independent = float(len(names))
+    if len(names) >= limits.MANY:
+        independent = num_independent(x, q)
     mean_off = _largest_error(mean, mean_error, names, independent)
     sd_off = _largest_error(log_sd, sd_error, names, independent)
     with np.errstate(divide="ignore"):

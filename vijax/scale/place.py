@@ -282,7 +282,7 @@ def choose_placement(mesh: Mesh | None, state: Any, loader: Any = None) -> OneDe
     placement = ManyDevices(*check_mesh(mesh), rows=rows, lead=lead)
     processes = [device.process_index for device in placement.mesh.devices.flat]
     are_equal = len({processes.count(k) for k in processes}) == 1
-    has_shares = hasattr(type(loader), "shared")
+    has_shares = hasattr(type(loader), "with_share")
     reads_own = placement.is_shared and processes == sorted(processes) and are_equal and has_shares
     return dataclasses.replace(placement, reads_own=reads_own)
 

@@ -144,9 +144,13 @@ def _shape_sentences(judgement: Any, q: Any, variables: Variables) -> list[str]:
     use = "means and sds can be used"
     if not is_close:
         typical = np.sqrt(2 * judgement.gap / variables.dim)
+        # All of the gap may be in one variable: d^2 / 2 nats in its mean, or (log ratio)^2 in its
+        # sd.
+        worst = np.sqrt(2 * judgement.gap)
+        factor = np.exp(np.sqrt(judgement.gap))
         use = (
-            f"means are right to {typical:.2f} sd over all variables, to some tenths of one at "
-            "worst"
+            f"means are right to {typical:.2f} sd over all variables; those of one may be off by "
+            f"{worst:.1f} sd, and its sd by a factor of {factor:.1f}"
         )
     distance = "close to" if is_close else "near"
     texts = [

@@ -27,8 +27,8 @@ HEADER_WORDS = 4  # the name of a column has fewer
 
 
 def text_paths(folder: Path) -> list[Path]:
-    """The .txt files of a folder and of its inner folders, also gzipped or in capitals, in the order
-    of their names; without hidden ones, such as ._notes.txt, which other systems leave beside a file."""
+    """The .txt files of a folder and of its inner folders, also gzipped or in capitals, in the
+    order of their names. Hidden ones are left out, such as ._notes.txt of other systems."""
     return [path for path in _all_text_paths(folder) if not _is_hidden(path, folder)]
 
 
@@ -58,8 +58,8 @@ def _add_folder_notes(folder: Path, files: Sequence[Path], notes: Notes) -> None
             "Files whose names begin with a point, or that of their folder, are left out: "
             f"{hidden}."
         )
-    if others := _other_files(folder):
-        notes.add(f"Files that do not end in .txt are left out: {listed(others)}.")
+    if unread := _other_files(folder):
+        notes.add(f"Files that do not end in .txt are left out: {listed(unread)}.")
     root = folder.resolve()
     links = [file.name for file in files if not file.resolve().is_relative_to(root)]
     if links:
@@ -240,7 +240,9 @@ def _title(value: Any) -> str:
     """
     if value is None or isinstance(value, list | dict) or value != value:
         return ""
-    return value if isinstance(value, str) else label_name(value)
+    if isinstance(value, str):
+        return value
+    return label_name(value)
 
 
 def _json_object(line: str, where: str) -> dict:

@@ -149,10 +149,10 @@ class LogDensity(FreeVariables):
     def check_indices(self, data: PyTree, kinds: Sequence[Kind]) -> None:
         """ValueError at an index beyond what it points into, of which JAX takes the nearest entry
         in silence. Only the rows with the largest and the smallest indices are tried."""
-        named = jax.tree_util.tree_leaves_with_path(data)
+        leaves = jax.tree_util.tree_leaves_with_path(data)
         indices = {
             f"data{jax.tree_util.keystr(path)}": np.asarray(array(x))
-            for kind, (path, x) in zip(kinds, named, strict=True)
+            for kind, (path, x) in zip(kinds, leaves, strict=True)
             if kind == "index"
         }
         if self.is_whole or not indices:
@@ -169,15 +169,11 @@ class LogDensity(FreeVariables):
         except Exception:  # whatever the user's function raises, it raises again in the fit
             return
         if message is not None:
-            what, _, where = message.partition(":")
-            remedy = (
-                "JAX takes the nearest entry instead. Count codes from 0, and give the variable an "
-                "entry for each."
-            )
+            bounds = message.partition(":")[2].strip(" .")
             raise ValueError(
-                f"{' or '.join(indices)}: expected indices of the entries that log_lik reads, got"
-                f"{where.rstrip('. ')} ({what.removeprefix('out-of-bounds indexing for ')}). "
-                f"{remedy}"
+                f"{' or '.join(indices)}: expected indices of the entries that log_lik reads: "
+                f"{bounds}. JAX takes the nearest entry instead. Count codes from 0, and give the "
+                "variable an entry for each."
             )
 
     def point(self, hyper: Hyper, z: Float[Array, " D"]) -> Float[Array, " D"]:

@@ -377,11 +377,11 @@ def _across_kinks(base: Statistics, first: Field, second: Field) -> list[tuple]:
     leaves, structure = jax.tree.flatten(mirror[first[0]])
     leaves[first[1]] = -2 * jax.tree.leaves(base[first[0]])[first[1]]
     mirror = {**mirror, first[0]: jax.tree.unflatten(structure, leaves)}
-    far = [
+    far_moves = [
         jax.tree.map(lambda x: FAR * x, _perturbation(rng, base, field))
         for field in (first, second)
     ]
-    return [(mirror, _perturbation(rng, base, second)), (far[0], far[1])]
+    return [(mirror, _perturbation(rng, base, second)), (far_moves[0], far_moves[1])]
 
 
 FAR = 100.0

@@ -250,7 +250,7 @@ def _check_kernel(
     positive definite."""
     try:
         shape = jax.eval_shape(kernel).shape
-    except (TypeError, IndexError, ValueError) as error:
+    except (TypeError, LookupError, ValueError) as error:
         shapes = jax.tree.map(np.shape, anchors)
         raise ValueError(
             f"kernel: k(x, x) cannot be computed at inputs of shape {shapes}: {error}"
