@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--part",
         type=first_cases.fraction,
         metavar="K/N",
-        help="only every N-th test function, from the K-th",
+        help="one of N parts of the tests, from 0",
     )
 
 

@@ -10,9 +10,15 @@ from typing import Any
 import numpy as np
 
 TIMES = {
-    "dates": "Subtract a start from them, and give numbers of days or seconds.",
-    "durations": "Give numbers of days or seconds.",
-    "times of day": "Give numbers of hours or seconds since midnight.",
+    "dates": (
+        "Make them numbers yourself, in a unit that later rows have too: (dates - start) / "
+        "numpy.timedelta64(1, 'D')."
+    ),
+    "durations": (
+        "Make them numbers yourself, in a unit that later rows have too: durations / "
+        "numpy.timedelta64(1, 'h')."
+    ),
+    "times of day": "Make them numbers: hours or seconds since midnight.",
 }
 """Columns of times that are no numbers, with what to do."""
 
@@ -43,7 +49,8 @@ def to_array(values: Any, name: str = "data") -> np.ndarray:
     >>> to_array([[1, 2], [3, 4]]).shape
     (2, 2)
     """
-    require_no_times(values, name)
+    if not isinstance(values, np.ndarray):  # whoever takes numbers names the place in an array
+        require_no_times(values, name)
     if has_masked_rows(values):
         values = [unmasked(row) for row in values]
     return np.asarray(unmasked(values))
@@ -60,43 +67,43 @@ def has_masked_rows(values: Any) -> bool:
 
 
 def require_no_times(table: Any, name: str = "data") -> None:
-    """Raises ValueError for a table or a column of pandas, polars or pyarrow with a column of
-    times."""
+    """Raises ValueError for an array, a table or a column of NumPy, pandas, polars or pyarrow with
+    a column of times."""
     for column, kind in _time_columns(table):
         where = "" if column is None else f" in column {column!r}"
         raise ValueError(f"{name}: expected numbers, got {kind}{where}. {TIMES[kind]}")
 
 
 def _time_columns(table: Any) -> list[tuple[str | None, str]]:
-    """The name, None for a single column, and the kind of time of each column of times."""
-    library = type(table).__module__.partition(".")[0]
-    if library not in ("pandas", "polars", "pyarrow"):
+    """The name, None for an array or a single column, and the kind of time of each column of
+    times."""
+    if type(table).__module__.partition(".")[0] not in LIBRARIES:
         return []
-    kinds = [(name, _time_kind(library, dtype)) for name, dtype in _types(library, table)]
+    kinds = [(name, _time_kind(str(dtype).lower())) for name, dtype in _types(table)]
     return [(name, kind) for name, kind in kinds if kind]
 
 
-def _types(library: str, table: Any) -> list[tuple[str | None, Any]]:
-    """The name and the type of each column; a single column has the name None."""
-    if library == "pyarrow":
-        if hasattr(table, "schema"):
-            return [(field.name, field.type) for field in table.schema]
-        return [(None, table.type)] if hasattr(table, "type") else []
+LIBRARIES = ("numpy", "pandas", "polars", "pyarrow")
+
+
+def _types(table: Any) -> list[tuple[str | None, Any]]:
+    """The name and the type of each column; an array or a single column has the name None."""
+    if hasattr(table, "schema") and hasattr(table.schema, "types"):  # pyarrow
+        return [(field.name, field.type) for field in table.schema]
     types = getattr(table, "dtypes", None)
-    if types is None or not hasattr(table, "columns"):
-        return [(None, table.dtype)] if hasattr(table, "dtype") else []
-    return list(zip(map(str, table.columns), types, strict=True))
+    if types is not None and hasattr(table, "columns"):  # pandas and polars
+        return list(zip(map(str, table.columns), types, strict=True))
+    return [(None, getattr(table, "dtype", getattr(table, "type", None)))]
 
 
-def _time_kind(library: str, dtype: Any) -> str:
-    """The kind of time of a type of a library, in words; "" for another type."""
-    if library == "pandas":
-        kind = getattr(dtype, "kind", "")
-        is_period = type(dtype).__name__ == "PeriodDtype"
-        return {"M": "dates", "m": "durations"}.get(kind, "dates" if is_period else "")
-    text = str(dtype).lower()
-    if text.startswith("duration"):
+def _time_kind(dtype: str) -> str:
+    """The kind of time that the name of a type says, in words; "" for another type.
+
+    >>> [_time_kind(dtype) for dtype in ("datetime64[ns]", "duration[us]", "time", "int64")]
+    ['dates', 'durations', 'times of day', '']
+    """
+    if dtype.startswith(("timedelta", "duration")):
         return "durations"
-    if text.startswith("time") and not text.startswith("timestamp"):
-        return "times of day"
-    return "dates" if text.startswith(("date", "timestamp")) else ""
+    if dtype.startswith(("date", "timestamp", "period")):
+        return "dates"
+    return "times of day" if dtype.startswith("time") else ""

@@ -18,6 +18,34 @@ def texts(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
+def test_curve_and_table_say_the_same_slope(tmp_path):
+    """A theme has 8 + t or 16 + t of 40 words on day t: a share that grows by 1/40 a day, and stays
+    between 0 and 1, so that no draw of the curve is cut off there."""
+    themes = {
+        "left": ["bread", "butter", "cats", "milk"],
+        "right": ["shares", "bonds", "banks", "loans"],
+    }
+    rows = ["text,party,day"]
+    for day in range(20):
+        for party, words in (("left", 8), ("right", 16)):
+            number = words + day
+            text = [*(themes["right"] * 10)[:number], *(themes["left"] * 10)[: 40 - number]]
+            rows.append(f"{' '.join(text)},{party},{day}")
+    (tmp_path / "mixed.csv").write_text("\n".join(rows) + "\n")
+    settings = ["model.num_topics=2", "data.max_df=1.0", "num_epochs=20", "held_out=0"]
+    settings += ["model.prevalence=~ party + day", "model.num_samples=8"]
+    command = ["fit", "stm", "--data", str(tmp_path / "mixed.csv"), "--out", str(tmp_path / "run")]
+    assert main([*command, "--set", *settings]) == 0
+    shown = {block.title: block for block in read_run(tmp_path / "run").shown}
+    curves = shown["Shares along day"]
+    slopes = [row[1] for row in shown["Effect of day"].rows]
+    values = np.array(curves.values)
+    secants = (values[:, -1] - values[:, 0]) / (curves.x[-1] - curves.x[0])
+    np.testing.assert_allclose(secants, slopes, rtol=1e-4)
+    np.testing.assert_allclose(np.abs(slopes), 1 / 40, rtol=0.1)
+
+
 def test_covariates_from_fit_to_new_texts(texts, tmp_path, capsys):
     run = tmp_path / "run"
     settings = [
@@ -34,11 +62,7 @@ def test_covariates_from_fit_to_new_texts(texts, tmp_path, capsys):
     assert "Words by party" in said
     assert "Effect of day" in (run / "report.html").read_text()
     shown = {block.title: block for block in read_run(run).shown}
-    curves, slopes = shown["Shares along day"], [row[1] for row in shown["Effect of day"].rows]
-    values = np.array(curves.values)
-    # The curve is at one party, the effect is an average over rows: of one sign and size.
-    secants = (values[:, -1] - values[:, 0]) / (curves.x[-1] - curves.x[0])
-    np.testing.assert_allclose(secants, slopes, rtol=0.5)
+    curves = shown["Shares along day"]
     assert "party = " in curves.note
     new = tmp_path / "new.csv"
     new.write_text("text,party,day\nbonds of banks,right,3\ncats,left,50\n")

@@ -42,3 +42,13 @@ def test_a_folder_says_what_it_leaves_out(tmp_path):
     notes = " ".join(map(str, corpus.notes))
     assert "Files that do not end in .txt are left out: 'x.md'" in notes
     assert "Links lead to texts outside of the folder: 'link.txt'" in notes
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_titles_in_memory_are_those_of_a_file(library, tmp_path):
+    """One that lacks is the number of the document, and not the word None."""
+    package = pytest.importorskip(library)
+    table = package.DataFrame({"title": [7.0, None, 9.5], "text": TEXTS})
+    assert tuple(data.read(table, text=ALL).titles) == ("7", "document 2", "9.5")
+    whole = package.DataFrame({"title": [5000, 5001, 5002], "text": TEXTS})
+    assert tuple(data.read(whole, text=ALL).titles) == ("5000", "5001", "5002")

@@ -28,7 +28,7 @@ def test_masked_cells_and_dates_are_no_numbers(estimator):
     given = {"y": Y} if arguments["y"].default is inspect.Parameter.empty else {}
     with pytest.raises(ValueError, match="X: expected a value in each cell, got 1 masked"):
         estimator.fit(np.ma.array(X, mask=MASK), **given)
-    with pytest.raises(ValueError, match="X: expected numbers, got dates or durations, datetime64"):
+    with pytest.raises(ValueError, match="X: expected numbers, got dates"):
         estimator.fit(X.astype("M8[D]"), **given)
     if "y" in given:
         with pytest.raises(ValueError, match="y: expected a value in each cell, got 1 masked"):
@@ -42,14 +42,14 @@ def test_masked_cells_and_dates_are_no_numbers(estimator):
 
 @pytest.mark.parametrize("estimator", [vs.MixedModelRegressor(), vs.BayesianGLM()])
 def test_dates_are_no_response(estimator):
-    with pytest.raises(ValueError, match="y: expected numbers, got dates or durations, datetime64"):
+    with pytest.raises(ValueError, match="y: expected numbers, got dates"):
         estimator.fit(X, np.arange(20).astype("M8[D]"))
 
 
 def test_dates_in_tables_are_no_numbers():
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({"a": X[:, 0], "day": pandas.date_range("2024-01-01", periods=20)})
-    with pytest.raises(ValueError, match="X: expected numbers, got dates or durations, datetime64"):
+    with pytest.raises(ValueError, match="X: expected numbers, got dates"):
         vs.GaussianMixture().fit(table)
     require_plain("X", np.ma.array(X))  # nothing is masked
     require_plain("y", np.arange(3).astype("M8[D]"), may_be_dates=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -212,6 +212,10 @@ class DataForm:
     # Data -> a density like that of the model near its mode, and far cheaper (`Nearby`); None if
     # there is none for these data. Only `vijax.auto` calls it
     nearby: Callable[[PyTree], Nearby | None] | None = None
+
+    # Raises ValueError at an index beyond what it points into, given data and the kinds of its
+    # arrays; None if the model has no such check
+    check_indices: Callable[[PyTree, Sequence[Any]], None] | None = None
 
     @property
     def num_groups(self) -> int | None:

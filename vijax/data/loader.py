@@ -326,8 +326,8 @@ def _array_loader(
     (model.form.check or check_finite)(data)
     kinds = intake.data_kinds(model, data)
     intake.check(kinds, data)
-    if model.log_density is not None:
-        model.log_density.check_indices(data, kinds)
+    if model.form.check_indices is not None:
+        model.form.check_indices(data, kinds)
     total = check_lengths(data)
     _check_entries(data, total, model)
     _check_batch_size(batch_size, total)

@@ -44,7 +44,13 @@ from vijax.data.schema.row_names import RowNames
 from vijax.data.tables.formats import USUAL, Dialect, Separator
 from vijax.data.texts import text_files
 from vijax.data.texts.text import DEFAULT_SETTINGS, NO_TEXT, TextSettings, corpus_from_texts
-from vijax.data.texts.text_files import RECORDS, TITLE_COLUMN, Texts, find_column
+from vijax.data.texts.text_files import (
+    RECORDS,
+    TITLE_COLUMN,
+    Texts,
+    find_column,
+    read_title,
+)
 
 VERSION = 3  # of the readers: a corpus that another version put into the cache is read again
 IN_MEMORY_BYTES = 1 << 28  # larger files become memory-mapped corpora in the cache folder
@@ -347,9 +353,12 @@ def _table(source: Any, column: str | None, notes: Notes) -> Texts:
     if column is None:
         check_no_counts(source)
     texts = column_values(source[find_column(column, names, "source", notes)])
-    if TITLE_COLUMN in names:
-        return zip(map(str, column_values(source[TITLE_COLUMN])), texts, strict=True)
-    return _number_texts(texts)
+    numbered = _number_texts(texts)
+    if TITLE_COLUMN not in names:
+        return numbered
+    titles = map(read_title, column_values(source[TITLE_COLUMN]))
+    pairs = zip(titles, numbered, strict=True)
+    return ((title or number, text) for title, (number, text) in pairs)
 
 
 def load_bag_of_words(name: str) -> Corpus:

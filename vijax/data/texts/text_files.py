@@ -222,7 +222,7 @@ def column_texts(
     wanted = [name for name in names if name in (column, TITLE_COLUMN)]
     notes = notes or Notes()
     for place, number, row in rows(wanted):
-        title = _title(row.get(TITLE_COLUMN))
+        title = read_title(row.get(TITLE_COLUMN))
         text = row.get(column)
         if not isinstance(text, str):
             actual = "nothing" if text is None else repr(text)[:60]
@@ -232,11 +232,11 @@ def column_texts(
         yield whole_letters(title, notes, place), whole_letters(text, notes, place)
 
 
-def _title(value: Any) -> str:
+def read_title(value: Any) -> str:
     """The title that a cell says, a number too; "" for a cell without one.
 
-    >>> _title("a"), _title(5000), _title(12345678901234567890), _title(None), _title([1])
-    ('a', '5000', '12345678901234567890', '', '')
+    >>> [read_title(value) for value in ("a", 5000, 12345678901234567890, None, [1])]
+    ['a', '5000', '12345678901234567890', '', '']
     """
     if value is None or isinstance(value, list | dict) or value != value:
         return ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -166,6 +167,12 @@ class LogDensity(FreeVariables):
         try:
             error, _ = quick_jit(log_liks)(cast(kinds, groups))
             message = error.get()
+        except NotImplementedError as error:
+            text = (
+                f"Whether indices of the data are within their variables was not checked: {error}"
+            )
+            warnings.warn(text, UserWarning, stacklevel=5)
+            return
         except Exception:  # whatever the user's function raises, it raises again in the fit
             return
         if message is not None:
@@ -464,7 +471,11 @@ def _make_model(density: LogDensity, queries: Mapping[str, Any]) -> Model:
         constraints={"frame": constrain.real()} if density.is_framed else None,
         global_elbo=global_elbo,
         free=density,
-        form=DataForm(lambda data: _check_data(density, data), one_group=density.is_whole),
+        form=DataForm(
+            lambda data: _check_data(density, data),
+            one_group=density.is_whole,
+            check_indices=density.check_indices,
+        ),
         queries={**queries, **answers(score=score)},
     )
 

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_array, validate_data
 
-from vijax.arrays import has_masked_rows
+from vijax.arrays import has_masked_rows, require_no_times
 from vijax.checks import require
 from vijax.data.schema.same_rows import require_one_index
 
 MOST_SHOWN = 10
 """Names of columns in a message, at most."""
-TIMES = ("datetime", "timedelta", "date", "duration", "timestamp", "period")
-"""Beginnings of the names of types of dates and durations in NumPy, pandas, polars and pyarrow, in
-lower case."""
 
 
 def check_input(estimator: Any, X: Any, *y: Any, y_numeric: bool = False, **options: Any) -> Any:
@@ -99,25 +96,8 @@ def require_plain(argument: str, values: Any, may_be_dates: bool = False) -> Non
         masked = int(np.ma.getmaskarray(values).sum())
         remedy = "Fill them in, or leave these rows out."
         require(not masked, argument, "a value in each cell", f"{masked:,} masked", remedy)
-    if may_be_dates:
-        return
-    times = [kind for kind in map(str, _column_types(values)) if kind.lower().startswith(TIMES)]
-    got = f"dates or durations, {times[0] if times else ''}"
-    remedy = (
-        "Make them numbers yourself, in a unit that later rows have too: (dates - start) / "
-        "numpy.timedelta64(1, 'D')."
-    )
-    require(not times, argument, "numbers", got, remedy)
-
-
-def _column_types(values: Any) -> Iterable[Any]:
-    """The types of the columns of a table, or the type of an array."""
-    if hasattr(values, "schema") and hasattr(values.schema, "types"):  # pyarrow
-        return values.schema.types
-    types = getattr(values, "dtypes", None)
-    if types is not None and np.iterable(types):  # pandas and polars
-        return list(types)
-    return [getattr(values, "dtype", getattr(values, "type", None))]
+    if not may_be_dates:
+        require_no_times(values, argument)
 
 
 # --- names of rows --------------------------------------------------------------------------------
