@@ -134,6 +134,12 @@ def mixture():
     return vi.models.mixture(vi.models.emission.unit_gaussian(3, dim=2))
 
 
+def mixture_at_random():
+    """Starts that differ; those of k-means++ all end at one optimum here."""
+    random = vi.init.random_responsibilities()
+    return vi.models.mixture(vi.models.emission.unit_gaussian(3, dim=2), init=random)
+
+
 def wisharts():
     return vi.models.mixture(vi.models.emission.full_gaussian(3, dim=2))
 

@@ -67,9 +67,13 @@ says numbers, pass numpy.asarray(x, float).
     if array.dtype.kind in REMEDIES:
         _refuse(argument, not array.size, f"an empty array of {array.dtype}", "")
         _refuse_cell(argument, array, (0,) * array.ndim)
-    # JAX has neither long doubles nor other byte orders.
-    is_long = array.dtype.kind == "f" and array.dtype.itemsize > 8
-    dtype = np.dtype(np.float64) if is_long else array.dtype
+    # JAX has neither long doubles nor other byte orders; and a kernel of the user's would compute in
+    # half precision with what comes so.
+    dtype = array.dtype
+    if dtype.kind == "f" and dtype.itemsize > 8:
+        dtype = np.dtype(np.float64)
+    elif dtype.kind == "f" and dtype.itemsize < 4:
+        dtype = np.dtype(np.float32)
     return array.astype(dtype.newbyteorder("="), copy=False)
 
 
