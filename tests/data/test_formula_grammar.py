@@ -212,14 +212,20 @@ WATCHED = {"on": False, "events": []}
 
 
 def _watch(event, arguments):
-    if WATCHED["on"] and event in (
-        "exec",
-        "compile",
-        "import",
-        "open",
-        "os.system",
-        "subprocess.Popen",
-        "marshal.loads",
+    # A hook stays for the life of the process, and the module's names are None when Python ends.
+    if (
+        WATCHED is not None
+        and WATCHED["on"]
+        and event
+        in (
+            "exec",
+            "compile",
+            "import",
+            "open",
+            "os.system",
+            "subprocess.Popen",
+            "marshal.loads",
+        )
     ):
         WATCHED["events"].append((event, arguments[:1]))
 

@@ -67,8 +67,8 @@ says numbers, pass numpy.asarray(x, float).
     if array.dtype.kind in REMEDIES:
         _refuse(argument, not array.size, f"an empty array of {array.dtype}", "")
         _refuse_cell(argument, array, (0,) * array.ndim)
-    # JAX has neither long doubles nor other byte orders; and a kernel of the user's would compute in
-    # half precision with what comes so.
+    # JAX has neither long doubles nor other byte orders. A user's kernel would compute in half
+    # precision where half precision comes in.
     dtype = array.dtype
     if dtype.kind == "f" and dtype.itemsize > 8:
         dtype = np.dtype(np.float64)
