@@ -215,3 +215,23 @@ def test_columns_that_the_formula_does_not_read_may_be_left_out():
         ValueError, match="X: expected the columns 'x', 'g', got a table without 'x'"
     ):
         model.predict(TABLE[["g"]])
+
+
+# --- missing cells --------------------------------------------------------------------------------
+def test_rows_that_lack_a_cell_are_left_out_where_asked():
+    """The fit is that of the other rows; a class that only such rows have is no class."""
+    gaps = TABLE.assign(x=TABLE.x.where(TABLE.index != 3), g=TABLE.g.where(TABLE.index != 50))
+    settings = {"random_state": 0, "max_gradients": 300, "missing": "drop"}
+    whole = gaps.dropna()
+    with pytest.raises(ValueError, match="none of 'x' in row 3"):
+        vs.MixedModelRegressor("~ x + (1 | g)").fit(gaps, Y)
+    with pytest.warns(UserWarning, match=r"Regressor: 2 of 60 rows .*: 'x' 1, 'g' 1\."):
+        model = vs.MixedModelRegressor("~ x + (1 | g)", **settings).fit(gaps, Y, np.ones(60))
+    alone = vs.MixedModelRegressor("~ x + (1 | g)", **settings).fit(whole, Y[whole.index])
+    np.testing.assert_array_equal(model.summary_.mean, alone.summary_.mean)
+    with pytest.raises(ValueError, match="none of 'x' in row 3"):
+        model.predict(gaps)
+    y = np.where(TABLE.index == 3, "rare", LABELS)
+    with pytest.warns(UserWarning, match="Classifier: 1 of 60 rows"):
+        classes = vs.MixedModelClassifier("~ x", **settings).fit(gaps, y)
+    assert classes.classes_.tolist() == ["no", "yes"]

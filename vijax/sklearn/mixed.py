@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -19,10 +19,12 @@ from vijax.arguments import Size
 from vijax.automatic.auto import auto
 from vijax.checks import require
 from vijax.data.formulas.parser import parse
+from vijax.data.schema.typed_columns import typed_table
 from vijax.extras import require_extra
 from vijax.models.formulas.formula import named_columns
 from vijax.models.formulas.glmm import ClassFamily, Family, NumberFamily, glmm
 from vijax.models.formulas.glmm_model import Glmm, Prediction
+from vijax.models.formulas.terms.complete_rows import find_complete_rows
 from vijax.predict.summary import Summary
 from vijax.sklearn.parts.base import VijaxEstimator, estimator, to_key
 from vijax.sklearn.parts.inputs import require_plain
@@ -44,10 +46,12 @@ class _FormulaEstimator(VijaxEstimator):
     nodes: Size | None = None
     max_gradients: Size | None = None
     num_draws: Size = 1000
+    missing: Literal["refuse", "drop"] = "refuse"
     random_state: Any = None
 
-    def _frame(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
-        """The table of `fit`, and its response, both checked."""
+    def _frame(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, Any]:
+        """The table of `fit`, its response and its weights, all checked; without the rows that lack
+        a cell of the formula where `missing` is "drop"."""
         self._check_settings()
         if y is None:
             raise ValueError(
@@ -57,7 +61,21 @@ class _FormulaEstimator(VijaxEstimator):
         frame = to_table(self, X, True, response_name(self.formula))
         y = column_or_1d(y, warn=True)
         check_consistent_length(frame, y)
-        return frame, y
+        if self.missing == "refuse":
+            return frame, y, sample_weight
+        return self._drop_incomplete(frame, y, sample_weight)
+
+    def _drop_incomplete(
+        self, frame: Any, y: np.ndarray, weights: Any
+    ) -> tuple[Any, np.ndarray, Any]:
+        """The rows with all cells of the formula; warns of the others."""
+        text, _ = complete_formula(self.formula, self.groups, frame)
+        terms = text[parse(text).response.span[1] :]  # type: ignore[union-attr]
+        complete = find_complete_rows(terms, typed_table(frame), weights, None)
+        if complete.left_out is not None:
+            text = f"{type(self).__name__}: {complete.left_out}"
+            warnings.warn(text, UserWarning, stacklevel=4)
+        return frame.iloc[complete.places], y[complete.places], complete.weights
 
     def _fit_table(self, family: Family, frame: Any, y: Any, sample_weight: Any) -> None:
         """Fits the model of a family to a table and a response."""
@@ -110,6 +128,8 @@ class MixedModelRegressor(RegressorMixin, _FormulaEstimator):
       priors, nodes: as in `vijax.glmm`.
       max_gradients: as in `vijax.auto`.
       num_draws: draws of the posterior behind each prediction.
+      missing: "refuse" refuses rows of X that lack a cell of the formula; "drop" leaves them out in
+        `fit`, with a warning that counts them. To predict, each row needs its cells.
       random_state: an integer for results that can be repeated.
 
     Attributes:
@@ -146,7 +166,7 @@ class MixedModelRegressor(RegressorMixin, _FormulaEstimator):
           ValueError: an argument out of its range, a formula that cannot be read, a column that is
             not there, missing values, responses that the family does not have.
         """
-        frame, y = self._frame(X, y)
+        frame, y, sample_weight = self._frame(X, y, sample_weight)
         self._fit_table(self.family, frame, _numbers(y), sample_weight)
         return self
 
@@ -186,7 +206,7 @@ class MixedModelClassifier(ClassifierMixin, _FormulaEstimator):
     """Classes by a formula, with effects of groups: `vijax.glmm` fitted by `vijax.auto`.
 
     Args:
-      formula, groups, priors, nodes, max_gradients, num_draws, random_state: as in
+      formula, groups, priors, nodes, max_gradients, num_draws, missing, random_state: as in
           `MixedModelRegressor`.
       family: "categorical": log odds of each class against the first one (two classes: "bernoulli"
         of `vijax.glmm`); "cumulative": the classes have an order, that of an ordered column of
@@ -216,7 +236,7 @@ class MixedModelClassifier(ClassifierMixin, _FormulaEstimator):
         dtype = getattr(y, "dtype", None)
         categories = getattr(dtype, "categories", ())
         is_ordered = self.family == "cumulative" and getattr(dtype, "ordered", False)
-        frame, y = self._frame(X, y)
+        frame, y, sample_weight = self._frame(X, y, sample_weight)
         check_classification_targets(y)
         _, _, weighted_y = weigh_rows(np.arange(len(frame)), sample_weight, y)
         self.classes_ = np.unique(weighted_y)

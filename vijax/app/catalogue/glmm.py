@@ -36,7 +36,7 @@ from vijax.models.formulas.laws import LAWS
 Settings = model_section(
     glmm,
     "regression by a formula, with effects of groups",
-    without=("table", "priors", "weights", "functions"),
+    without=("table", "priors", "weights", "functions", "missing"),
     formula=(str, setting("y ~ x", "the formula: response ~ terms, group effects as in (x | g)")),
     weights=(str | None, setting(None, "column of weights: a row of weight 2 counts as two rows")),
     priors=(

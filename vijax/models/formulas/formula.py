@@ -222,7 +222,8 @@ def read(
         response = observed.columns
     for name in (*response, *terms, *grouping):
         rows.column(argument, name)
-    require_whole(rows, (*response, *terms, *grouping))
+    can_drop = argument == "formula"  # `glmm` has the argument, covariates of topics do not
+    require_whole(rows, (*response, *terms, *grouping), can_drop)
     common = learn(parsed, parsed.addends, rows, functions)
     x, offset = common.matrix(rows)
     labels, categorical = common.labels, common.categorical
@@ -366,8 +367,9 @@ def _check_family(observed: Response, law: Law) -> None:
     require(observed.kind != "level" or allows_two, "family", "a law of categories", actual, remedy)
 
 
-def require_whole(rows: TypedTable, names: Any) -> None:
-    """Raises ValueError if columns have missing values, with the names of their rows."""
+def require_whole(rows: TypedTable, names: Any, can_drop: bool = False) -> None:
+    """Raises ValueError if columns have missing values, with the names of their rows. `can_drop`
+    says that the caller has an argument that leaves them out."""
     holes = {}
     for name in dict.fromkeys(names):
         missing = np.flatnonzero(rows.column("table", name).missing)
@@ -386,4 +388,6 @@ def require_whole(rows: TypedTable, names: Any) -> None:
     cleaned = "table.replace(r'^\\s*$', float('nan'), regex=True)" if are_blank else "table"
     with_pandas = f"{cleaned}.dropna(subset={list(holes)})"
     remedy = f"Remove these rows, with pandas as {with_pandas}, or fill them in."
+    if can_drop:
+        remedy = f'Pass missing="drop" to leave them out, as {with_pandas} does, or fill them in.'
     require(not holes, "table", "values in all columns of the formula", actual, remedy)

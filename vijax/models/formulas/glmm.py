@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from vijax.models.formulas.nearby import NearMode
 from vijax.models.formulas.priors import Prior, merge_priors, weak_priors
 from vijax.models.formulas.responses import responses
 from vijax.models.formulas.rows_by_group import rows_in_units, to_data
+from vijax.models.formulas.terms.complete_rows import LeftOut, find_complete_rows
 from vijax.models.formulas.unmodelled import (
     check_errors,
     check_names,
@@ -75,6 +77,7 @@ def glmm(
     nodes: int | None = None,
     base: str | None = None,
     functions: Mapping[str, Callable[..., Any]] | None = None,
+    missing: Literal["refuse", "drop"] = "refuse",
 ) -> Glmm:
     """A generalised linear model with effects of groups, by a formula.
 
@@ -111,6 +114,8 @@ def glmm(
         numbers, letters or a column of pandas have them in order.
       functions: your own functions by name, which the formula may then call: arrays (N,) in, an
         array (N,) out. They are passed here only, never in a file.
+      missing: "refuse" refuses rows that lack a cell of the formula or a weight; "drop" leaves them
+        out, with a warning that counts them by column, and `model.left_out` has the counts.
 
     Returns:
       A `Model`: a log density of its coefficients and of the spreads of its groups. The effects of
@@ -136,7 +141,13 @@ def glmm(
     check_alignment(weights, table)
     if isinstance(table, str):  # `by_value` must compare rows, not paths: the file may change
         table = formulas.read_table(formula, table, functions, family)
-    return _glmm(formula, table, family, priors, weights, nodes, base, functions)
+    left_out = None
+    if missing == "drop":
+        typed = formulas.read_table(formula, table, functions, family)
+        table, _, weights, left_out = find_complete_rows(formula, typed, weights, functions)
+        if left_out is not None:
+            warnings.warn(f"table: {left_out}", UserWarning, stacklevel=3)
+    return _glmm(formula, table, family, priors, weights, nodes, base, functions, left_out)
 
 
 @cache_by_value
@@ -149,6 +160,7 @@ def _glmm(
     nodes: int | None,
     base: str | None,
     functions: Functions | None,
+    left_out: LeftOut | None,
 ) -> Glmm:
     """`glmm` of a table in memory; equal arguments give the object made before."""
     typed = formulas.read_table(formula, table, functions, family)
@@ -166,7 +178,7 @@ def _glmm(
     form = make_form(design, law, all_priors, weights, nodes)
     if law.is_location_scale:
         check_errors(design, weights)
-    return _make_model(design, law, form, all_priors, weights)
+    return _make_model(design, law, form, all_priors, weights, left_out)
 
 
 def _make_model(
@@ -175,6 +187,7 @@ def _make_model(
     form: Form,
     priors: Mapping[str, Prior],
     weights: np.ndarray,
+    left_out: LeftOut | None,
 ) -> Glmm:
     """The model of a density, with its data and its queries."""
     plain = density(
@@ -190,7 +203,13 @@ def _make_model(
         plain.form, given=data, in_units_of_given=True, nearby=NearMode(form)
     )
     model = Glmm(
-        **fields, design=design, priors=priors, data=data, density_form=form, weights=weights
+        **fields,
+        design=design,
+        priors=priors,
+        data=data,
+        density_form=form,
+        weights=weights,
+        left_out=left_out,
     )
     queries = answers(
         responses(form, design, rows, data),

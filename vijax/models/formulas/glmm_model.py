@@ -34,6 +34,7 @@ from vijax.models.formulas.groups import NewLevels
 from vijax.models.formulas.laws import LAWS, Law
 from vijax.models.formulas.nearby import NearMode
 from vijax.models.formulas.priors import Prior
+from vijax.models.formulas.terms.complete_rows import LeftOut
 from vijax.models.formulas.unmodelled import check_responses
 from vijax.models.formulas.weighted import row_copies
 from vijax.predict.predictive import draw_coordinates
@@ -97,6 +98,7 @@ class Glmm(Model):
       data: the data for `vijax.auto` and `vijax.fit`, by group.
       density_form: the density as functions of values.
       weights: weights of the rows.
+      left_out: rows of the table that lack a cell, and were left out; None if there are none.
     """
 
     design: Design
@@ -104,6 +106,7 @@ class Glmm(Model):
     data: dict[str, np.ndarray]
     density_form: Form
     weights: np.ndarray
+    left_out: LeftOut | None = None
 
     @property
     def law(self) -> Law:
