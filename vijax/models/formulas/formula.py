@@ -56,6 +56,16 @@ class Rows(NamedTuple):
     new_levels: tuple[NewLevels, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def part(self, places: slice) -> Rows:
+        """Some of the rows, with the notes of all."""
+        return self._replace(
+            x=self.x[places],
+            offset=self.offset[places],
+            z=tuple(z[places] for z in self.z),
+            groups=tuple(groups[places] for groups in self.groups),
+            new_levels=tuple(new.part(places) for new in self.new_levels),
+        )
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Design:

@@ -14,6 +14,7 @@ from vijax.checks import require, require_integers
 from vijax.contract.model import Model
 from vijax.contract.queries import answers
 from vijax.data.formulas.design_columns import Functions
+from vijax.data.schema.typed_columns import TypedTable
 from vijax.models.energies.density import density
 from vijax.models.formulas import formula as formulas
 from vijax.models.formulas.form import Form, FormFunction, make_form
@@ -178,7 +179,9 @@ def _glmm(
     form = make_form(design, law, all_priors, weights, nodes)
     if law.is_location_scale:
         check_errors(design, weights)
-    return _make_model(design, law, form, all_priors, weights, left_out)
+    columns = {name: typed.columns[name] for name in design.schema.names}
+    formula_columns = dataclasses.replace(typed, columns=columns)
+    return _make_model(design, law, form, all_priors, weights, left_out, formula_columns)
 
 
 def _make_model(
@@ -188,6 +191,7 @@ def _make_model(
     priors: Mapping[str, Prior],
     weights: np.ndarray,
     left_out: LeftOut | None,
+    table: TypedTable,
 ) -> Glmm:
     """The model of a density, with its data and its queries."""
     plain = density(
@@ -210,6 +214,7 @@ def _make_model(
         density_form=form,
         weights=weights,
         left_out=left_out,
+        table=table,
     )
     queries = answers(
         responses(form, design, rows, data),

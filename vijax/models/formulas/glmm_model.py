@@ -18,7 +18,7 @@ from vijax.checks import check_key, require, require_integers
 from vijax.contract.model import Model
 from vijax.contract.variables import Z
 from vijax.data.schema.schema import Schema
-from vijax.data.schema.typed_columns import typed_table
+from vijax.data.schema.typed_columns import TypedTable, typed_table
 from vijax.models.formulas import coefficients
 from vijax.models.formulas.draws import (
     Draws,
@@ -44,6 +44,8 @@ from vijax.xla.compiler import cached_program, quick_jit
 from vijax.xla.precision import matching_precision
 
 Method = TypeVar("Method", bound=Callable)
+AT_ONCE = 1 << 22
+"""Most numbers of rows at draws that are computed at once, in predictions."""
 
 
 class Prediction(NamedTuple):
@@ -76,6 +78,10 @@ class Prediction(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+OF_ROWS = ("mean", "sd", "low", "high", "lowest", "highest", "response_sd")
+"""Fields of `Prediction` with an entry for each row."""
+
+
 def _use_precision_of_fit(method: Method) -> Method:
     """The method, made to compute in the precision of its fit, not in the present precision."""
 
@@ -99,6 +105,7 @@ class Glmm(Model):
       density_form: the density as functions of values.
       weights: weights of the rows.
       left_out: rows of the table that lack a cell, and were left out; None if there are none.
+      table: the columns of the formula in the rows of training.
     """
 
     design: Design
@@ -106,6 +113,7 @@ class Glmm(Model):
     data: dict[str, np.ndarray]
     density_form: Form
     weights: np.ndarray
+    table: TypedTable
     left_out: LeftOut | None = None
 
     @property
@@ -240,13 +248,8 @@ class Glmm(Model):
     def _predictors(
         self, draws: Draws, rows: Rows, key: PRNGKeyArray | None
     ) -> Float[np.ndarray, "S N *C"]:
-        labels = self.density_form.labels
         copies = self.density_form.predictors
-        eta = np.tile(rows.offset[:, None], (len(_first_value(draws.named)), 1, copies))
-        if labels:
-            beta = np.stack([draws.named[label] for label in labels], 1)
-            beta = beta.reshape(len(eta), len(labels) // copies, copies)
-            eta = plus_products(eta, rows.x, beta[:, None])
+        eta = self.common_predictors(draws, rows)
         strangers = {new.factor: new for new in rows.new_levels}
         by_factor = zip(self.design.factors, rows.z, rows.groups, strict=True)
         for i, (factor, z, groups) in enumerate(by_factor):
@@ -261,6 +264,24 @@ class Glmm(Model):
             shape = (*row_effects.shape[:2], copies, row_effects.shape[2] // copies)
             eta = plus_products(eta, z, row_effects.reshape(shape).swapaxes(2, 3))
         return eta if self.design.against else eta[..., 0]
+
+    def common_predictors(self, draws: Draws, rows: Rows) -> Float[np.ndarray, "S N C"]:
+        """Predictors of rows at draws without the effects of groups; C is 1 where there is one."""
+        labels = self.density_form.labels
+        copies = self.density_form.predictors
+        eta = np.tile(rows.offset[:, None], (len(_first_value(draws.named)), 1, copies))
+        if not labels:
+            return eta
+        beta = np.stack([draws.named[label] for label in labels], 1)
+        beta = beta.reshape(len(eta), len(labels) // copies, copies)
+        return plus_products(eta, rows.x, beta[:, None])
+
+    def response_means(
+        self, draws: Draws, rows: Rows, eta: Float[np.ndarray, "S N *C"]
+    ) -> Float[np.ndarray, "S N *K"]:
+        """Means of the response of rows at draws, given their predictors: per trial for successes
+        among trials; the probability of each category."""
+        return self.law.mean(self.density_form.law_parameters(draws.named), eta)
 
     def _new_effects(
         self, draws: Draws, i: int, new: NewLevels, key: Any
@@ -311,9 +332,35 @@ class Glmm(Model):
         key_draws, key_new, key_data = keys.split_many(key, 3)
         rows = self.design.rows if table is None else self.design.read_rows(table, new_levels)
         draws = self.draws(fit, key_draws, num_draws)
+        trials = self.design.trials if table is None else np.ones(len(rows.offset))
+        parts = []
+        for places in self.row_parts(len(rows.offset), num_draws):
+            part = rows.part(places)
+            parts.append(
+                self._predict_part(draws, part, trials[places], level, (key_new, key_data))
+            )
+        joined = {name: _join([getattr(part, name) for part in parts]) for name in OF_ROWS}
+        return parts[0]._replace(**joined, new_levels=rows.new_levels, notes=rows.notes)
+
+    def row_parts(self, size: int, num_draws: int) -> list[slice]:
+        """Parts of rows that are computed at once: a number for each draw, and category, of all
+        rows may not fit into memory."""
+        numbers = num_draws * max(len(self.design.levels), 1)
+        step = max(AT_ONCE // numbers, 1)
+        return [slice(start, start + step) for start in range(0, max(size, 1), step)]
+
+    def _predict_part(
+        self,
+        draws: Draws,
+        rows: Rows,
+        trials: Float[np.ndarray, " N"],
+        level: float,
+        row_keys: tuple[Any, Any],
+    ) -> Prediction:
+        """Predictions of some rows."""
+        key_new, key_data = row_keys
         eta = self._predictors(draws, rows, key_new)
-        trials = self.design.trials if table is None else np.ones(eta.shape[1])
-        mean = self.law.mean(self.density_form.law_parameters(draws.named), eta)
+        mean = self.response_means(draws, rows, eta)
         if not self.design.levels:
             mean = mean * trials
         outcomes = self._responses(draws, eta, trials, key_data)
@@ -335,8 +382,6 @@ class Glmm(Model):
             highest=highest,
             level=level,
             response_sd=spread,
-            new_levels=rows.new_levels,
-            notes=rows.notes,
         )
 
     def replicated(
@@ -421,6 +466,14 @@ class Glmm(Model):
             return values, jax.vmap(form.named)(values)
 
         return quick_jit(unknowns)
+
+
+def _join(parts: Sequence[np.ndarray | None]) -> Any:
+    """Parts of rows as one array; None where the parts have none."""
+    arrays = [part for part in parts if part is not None]
+    if not arrays:
+        return None
+    return np.concatenate(arrays)
 
 
 def _first_value(by_name: Mapping[str, np.ndarray]) -> np.ndarray:

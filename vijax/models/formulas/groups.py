@@ -39,6 +39,15 @@ class NewLevels(NamedTuple):
     levels: tuple[str, ...]
     codes: Int[np.ndarray, " N"]
 
+    def part(self, places: slice) -> NewLevels:
+        """The groups of some of the rows."""
+        codes = self.codes[places]
+        used, renumbered = np.unique(codes[codes >= 0], return_inverse=True)
+        part_codes = np.full(len(codes), MISSING)
+        part_codes[codes >= 0] = renumbered
+        levels = tuple(self.levels[code] for code in used)
+        return NewLevels(self.factor, int((codes >= 0).sum()), levels, part_codes)
+
     def __str__(self) -> str:
         names = ", ".join(map(repr, self.levels[:5])) + (", ..." if len(self.levels) > 5 else "")
         rows = f"{self.num_rows} row{'s' * (self.num_rows != 1)}"
