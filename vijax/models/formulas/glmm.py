@@ -206,7 +206,7 @@ def _make_model(
     fields["form"] = dataclasses.replace(
         plain.form, given=data, in_units_of_given=True, nearby=NearMode(form)
     )
-    model = Glmm(
+    bare = Glmm(
         **fields,
         design=design,
         priors=priors,
@@ -218,12 +218,11 @@ def _make_model(
     )
     queries = answers(
         responses(form, design, rows, data),
-        predict=model.predict,
-        beside=model.group_effects,
+        predict=bare.predict,
+        beside=bare.group_effects,
         schema=design.schema,
     )
-    object.__setattr__(model, "queries", {**model.queries, **queries})
-    return model
+    return dataclasses.replace(bare, queries={**bare.queries, **queries})
 
 
 def _choose_nodes(design: formulas.Design, weights: np.ndarray, nodes: int | None) -> int:
