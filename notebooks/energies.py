@@ -127,7 +127,7 @@ switched = vi.energy_model(
     globals={"rate": vi.Gamma.from_shape_rate(1.0, 0.1), "works": vi.Beta.from_alpha_beta(1.0, 1.0)},
     locals={"on": vi.Categorical.from_probs([0.5, 0.5])},
     energy=energy,
-    impossible=impossible,
+    structure=vi.Structure(impossible=impossible),
     example=1.0,
     sample_locals=lambda v, y, key: {"on": jax.random.bernoulli(key, v["works"]).astype(int)},
     sample=lambda v, y, key: v["on"] * jax.random.poisson(key, v["rate"]).astype(float),

@@ -293,6 +293,6 @@ def _set_guide(model: Any, guide: Guide | None, default: Guide | None = None) ->
     if model.log_density is not None:
         guide = guide or default
         return model if guide is None else with_guide(model, guide)
-    remedy = "Give it to vijax.energy_model(guide=...)."
+    remedy = "Give it to vijax.energy_model(structure=vijax.Structure(guide=...))."
     require(guide is None, "guide", "none for an energy", repr(guide), remedy)
     return model

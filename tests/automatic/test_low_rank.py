@@ -149,7 +149,7 @@ def test_an_energy_has_it_for_its_free_globals():
         },
         energy=energy,
         example=(1.0, 1.0),
-        guide=vi.guides.low_rank(1),
+        structure=vi.Structure(guide=vi.guides.low_rank(1)),
     )
     alg = vi.svi(
         model,

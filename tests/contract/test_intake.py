@@ -12,6 +12,7 @@ import vijax as vi
 from vijax import reference
 from vijax.data.loader import as_loader
 from vijax.models import emission
+from vijax.models.energies.energy_model import ready_model
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -65,9 +66,7 @@ def squares(s, y):
 
 def energy(example):
     score = lambda hyper, q, y, key: float(np.sum(np.asarray(y) ** 2, dtype=np.float64))
-    return lambda: vi.energy_model(
-        globals={"m": NORMAL}, energy=squares, example=example, score=score
-    )
+    return lambda: ready_model(globals={"m": NORMAL}, energy=squares, example=example, score=score)
 
 
 def by_table():

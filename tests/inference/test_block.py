@@ -149,7 +149,7 @@ def test_an_energy_has_it_for_its_free_globals():
         },
         energy=energy,
         example=(1.0, 1.0),
-        guide=vi.guides.block([("slope", "base")]),
+        structure=vi.Structure(guide=vi.guides.block([("slope", "base")])),
     )
     x = np.linspace(-1, 1, 60).astype(np.float32)
     y = (2 * x + 1 + 0.1 * np.random.default_rng(0).normal(size=60)).astype(np.float32)

@@ -42,7 +42,9 @@ def restricted_mixture():
         globals=MEANS,
         locals={"z": vi.Categorical.from_probs([0.2, 0.3, 0.5])},
         energy=energy,
-        impossible=lambda s, group: jnp.vdot(1.0 - group["allowed"], s["z"].one_hot),
+        structure=vi.Structure(
+            impossible=lambda s, group: jnp.vdot(1.0 - group["allowed"], s["z"].one_hot)
+        ),
         example={"y": 0.0, "allowed": np.ones(3)},
     )
 
@@ -88,7 +90,7 @@ def left_to_right(num_steps=5):
         globals={**MEANS, "rows": rows},
         locals={"z": start},
         energy=energy,
-        impossible=impossible,
+        structure=vi.Structure(impossible=impossible),
         example=np.zeros(num_steps),
     ), allowed
 
@@ -162,9 +164,10 @@ def different(joint=(), start=(1 / 3, 1 / 3, 1 / 3)):
         energy=lambda s, y: (
             s["m"].value * jnp.einsum("i,j,ij", s["z1"].one_hot, s["z2"].one_hot, y)
         ),
-        impossible=lambda s, y: jnp.vdot(s["z1"].one_hot, s["z2"].one_hot),
+        structure=vi.Structure(
+            impossible=lambda s, y: jnp.vdot(s["z1"].one_hot, s["z2"].one_hot), joint=joint
+        ),
         example=np.zeros((3, 3)),
-        joint=joint,
     )
 
 
@@ -205,7 +208,7 @@ def test_a_bernoulli_that_must_be_one():
         globals={"m": vi.Normal.from_mean_variance(1.0, 1.0)},
         locals={"x": vi.Bernoulli.from_probs(0.5)},
         energy=lambda s, y: y * s["m"].value + 0.7 * s["x"].value,
-        impossible=lambda s, y: jnp.where(y > 0, 1.0 - s["x"].value, 0.0),
+        structure=vi.Structure(impossible=lambda s, y: jnp.where(y > 0, 1.0 - s["x"].value, 0.0)),
         example=0.0,
     )
     y = np.array([0.4, -0.4])
@@ -232,7 +235,7 @@ def test_couplings_are_found_beside_what_is_impossible():
         },
         locals={"z1": vi.Bernoulli.from_probs(0.5), "z2": vi.Bernoulli.from_probs(0.5)},
         energy=lambda s, y: y * s["m"].value * s["k"].value * s["z1"].value,
-        impossible=lambda s, y: s["z1"].value * s["z2"].value,
+        structure=vi.Structure(impossible=lambda s, y: s["z1"].value * s["z2"].value),
         example=1.0,
     )
     assert model.blocks == (("k",), ("m",))
@@ -245,7 +248,7 @@ def test_the_count_is_checked():
             globals={"m": vi.Normal.from_mean_variance(1.0, 1.0)},
             locals={"z": vi.Bernoulli.from_probs(0.5)},
             energy=lambda s, y: y * s["m"].value * s["z"].value,
-            impossible=impossible,
+            structure=vi.Structure(impossible=impossible),
             example=1.0,
         )
 

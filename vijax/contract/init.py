@@ -104,7 +104,7 @@ def prior() -> Init:
 
 @cache_by_value
 def implied() -> Init:
-    """The globals implied by the locals at the start of E-steps (`energy_model(start=...)`); no key
+    """The globals implied by the locals at the start of E-steps (`vijax.Structure(start=)`); no key
     is used."""
     return lambda key, context: context.conditional(context.start_stats())
 

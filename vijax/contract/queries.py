@@ -59,7 +59,8 @@ class Generative:
 QUESTIONS = {
     "score": (
         "defines a held-out score",
-        "Read the bound, fit.trace['elbo'], or give vijax.energy_model(score=) one.",
+        "Read the bound, fit.trace['elbo'], or give the model one: "
+        "dataclasses.replace(model, queries={**model.queries, 'score': ...}).",
     ),
     "transform": (
         "gives documents shares of topics",

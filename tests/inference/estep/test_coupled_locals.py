@@ -28,7 +28,7 @@ def coupled(order=("w", "z1", "z2")):
         locals={"z1": start, "z2": start},
         energy=energy,
         example=0.0,
-        order=order,
+        structure=vi.Structure(order=order),
     )
 
 
@@ -183,7 +183,7 @@ def test_joint_groups_under_gibbs():
         locals={"u": half, "v": half, "x": half},
         energy=energy,
         example=0.0,
-        joint=joint,
+        structure=vi.Structure(joint=joint),
     )
     y = jnp.array([0.4])
     every = (

@@ -122,7 +122,7 @@ def test_impossible_events_have_no_density():
             globals={"m": vi.Normal.from_mean_variance(0.0, 1.0)},
             locals={"z": vi.Categorical.from_probs(np.full(3, 1 / 3))},
             energy=lambda s, y: y * s["m"].value - jnp.log(2.0),
-            impossible=lambda s, y: s["z"].one_hot @ (1.0 - allowed),
+            structure=vi.Structure(impossible=lambda s, y: s["z"].one_hot @ (1.0 - allowed)),
             example=1.0,
         )
 

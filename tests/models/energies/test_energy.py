@@ -434,7 +434,7 @@ NORMAL = vi.Normal.from_mean_variance(0.0, 1.0)
         ),
         ({"locals": {"x": NORMAL}}, r"locals: expected names that are not those of globals"),
         ({"locals": {"z": 1.0}}, r"locals\['z'\]: expected a family"),
-        ({"order": ["y"]}, r"order: expected a permutation of \['x'\]"),
+        ({"structure": vi.Structure(order=["y"])}, r"order: expected a permutation of \['x'\]"),
         (
             {"prior_energy": lambda s: 0.0},
             r"prior_energy: expected it together with vijax.conditional",

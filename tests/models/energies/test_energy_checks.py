@@ -97,7 +97,7 @@ def test_minus_infinity_is_refused_with_its_remedy(log_p, example):
     local = {"z": vi.Categorical.from_probs([0.5, 0.5])}
     with pytest.raises(
         ValueError,
-        match=r"^energy: expected a finite number, got -inf, .*energy_model\(impossible=...\)",
+        match=r"^energy: expected a finite number, got -inf, .*Structure\(impossible=...\)",
     ):
         make(vdot_with(log_p), example, locals=local)
     make(vdot_with(lambda y: jnp.maximum(log_p(y), 0.0)), example, locals=local)
@@ -187,7 +187,7 @@ def test_sizes_may_differ_where_the_energy_takes_them():
     """Where it says so, groups of any length; but not vectors of other lengths than a
     parameter's."""
     total = lambda s, y: jnp.sum(y) * s["m"].value - 0.5 * y.size * s["m"].square
-    sums = make(total, np.zeros(2), any_size=True)
+    sums = make(total, np.zeros(2), structure=vi.Structure(any_size=True))
     q = vi.fit(vi.cavi(sums), np.ones((3, 5)), num_steps=1, key=KEY).posterior["m"]
     np.testing.assert_allclose([q.mean(), q.variance()], [15 / 16, 1 / 16], rtol=1e-6)
     three = {"m": vi.Normal.from_mean_variance(jnp.zeros(3), 1.0)}
@@ -195,7 +195,7 @@ def test_sizes_may_differ_where_the_energy_takes_them():
         lambda s, y: y @ s["m"].value - 0.5 * jnp.sum(s["m"].square),
         np.zeros(3),
         three,
-        any_size=True,
+        structure=vi.Structure(any_size=True),
     )
     with pytest.raises(
         ValueError,

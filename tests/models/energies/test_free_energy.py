@@ -239,7 +239,10 @@ def test_a_name_stands_for_one_thing():
         )
     with pytest.raises(ValueError, match="guide: expected none for an energy without free globals"):
         vi.energy_model(
-            globals={"p": gamma}, energy=energy, example=0.0, guide=vi.guides.mean_field()
+            globals={"p": gamma},
+            energy=energy,
+            example=0.0,
+            structure=vi.Structure(guide=vi.guides.mean_field()),
         )
     vi.energy_model(
         globals={"free": gamma},

@@ -40,7 +40,7 @@ def model(*joint):
         },
         energy=energy,
         example=0.0,
-        joint=joint,
+        structure=vi.Structure(joint=joint),
     )
 
 
@@ -127,7 +127,7 @@ def test_locals_that_cannot_be_enumerated():
             locals={"x": q, "u": vi.Bernoulli.from_probs(0.5)},
             energy=lambda s, y: s["u"].value * s["b"].value,
             example=0.0,
-            joint=[("x", "u")],
+            structure=vi.Structure(joint=[("x", "u")]),
         )
 
     with pytest.raises(ValueError, match="categorical or Bernoulli locals, got 'x', a Normal"):

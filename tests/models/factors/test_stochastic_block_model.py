@@ -139,7 +139,7 @@ STATES = np.array(list(itertools.product((0.0, 1.0), repeat=6)))
 EVIDENCE = logsumexp(STATES @ FIELDS + np.einsum("si,ij,sj->s", STATES, COUPLINGS, STATES))
 
 
-def ising(diagonal=0.0, plates=("x",), **rest):
+def ising(diagonal=0.0, plates=("x",), joint=()):
     """A Boltzmann machine of six units, its couplings times a global at 1."""
 
     def energy(s, y):
@@ -149,10 +149,9 @@ def ising(diagonal=0.0, plates=("x",), **rest):
     return vi.energy_model(
         globals={"m": vi.Normal.from_mean_variance(1.0, 1.0)},
         locals={"x": vi.Bernoulli.from_probs(np.linspace(0.3, 0.6, 6))},
-        plates=plates,
+        structure=vi.Structure(plates=plates, joint=joint),
         energy=energy,
         example=0.0,
-        **rest,
     )
 
 
@@ -202,7 +201,7 @@ def test_gibbs_of_a_boltzmann_machine():
 
 def test_plates_are_checked():
     with pytest.raises(
-        ValueError, match=r"not linear in stats\['x'\]\.value.*energy_model\(plates=\['x'\]\)"
+        ValueError, match=r"not linear in stats\['x'\]\.value.*vijax\.Structure\(plates=\['x'\]\)"
     ):
         ising(plates=())
     with pytest.raises(ValueError, match=r"not linear in stats\['x'\]\.value"):

@@ -294,7 +294,8 @@ def with_guide(
     """A log density whose q has another family, and with `is_framed` coordinates relative to a
     frame in the state of the fit."""
     log_density = require_log_density(
-        model, "Give the guide of an energy to vijax.energy_model(guide=...)."
+        model,
+        "Give the guide of an energy to vijax.energy_model(structure=vijax.Structure(guide=...)).",
     )
     framed = log_density.is_framed if is_framed is None else is_framed
     old = (log_density.guide, log_density.is_framed, log_density.num_directions)

@@ -226,7 +226,7 @@ def _refuse_infinite(fn: Callable, families: Mapping[str, Any], argument: str, e
             "NaN. Where an event is "
             "impossible use jnp.where(possible, log_probability, 0.0), before it is multiplied by "
             "a statistic, and "
-            "count such events in energy_model(impossible=...)."
+            "count such events in vijax.Structure(impossible=...)."
         )
     if every:
         raise ValueError(
@@ -418,5 +418,5 @@ def _nonlinear(stats: Statistics, first: Field, second: Field) -> str:
         f"statistic that is the product in its place, or split {name!r} into variables that are "
         "independent under q; "
         "where it is a plate whose entries multiply each other (nodes of a graph), "
-        f"energy_model(plates=[{name!r}])."
+        f"vijax.Structure(plates=[{name!r}])."
     )

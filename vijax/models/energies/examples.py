@@ -140,8 +140,8 @@ def _check_sizes(
     if not any_size and not changes <= _local_changes(locals_, example, group):
         sizes = ", ".join(f"{was} to {now}" for was, now in sorted(changes))
         remedy = (
-            "Show energy_model an example of the shapes of a group; or say any_size=True, if "
-            "groups of other sizes than the example's are meant."
+            "Show energy_model an example of the shapes of a group; or say "
+            "structure=vijax.Structure(any_size=True), if groups of other sizes than the example's are meant."
         )
         require(False, "data", expected, f"{actual}: {sizes}", remedy)
     try:

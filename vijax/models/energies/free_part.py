@@ -53,7 +53,7 @@ class FreePart(FreeVariables):
         x = jax.random.uniform(jax.random.key(0), shape, dtype, -2.0, 2.0)
         return lambda stats, *rest: fn({**stats, **self.variables.values(x)[0]}, *rest)
 
-    def reads(self, fn: Callable | None) -> Callable | None:
+    def reads(self, fn: Callable | None) -> Any:
         """A function of statistics and values as a function of statistics alone."""
         if fn is None:
             return None

@@ -34,7 +34,7 @@ from vijax.contract.model import Model
 from vijax.contract.queries import Generative, rows_like
 from vijax.contract.room import limit_sizes
 from vijax.families import Gamma, MultivariateNormal, Product
-from vijax.models.energies.energy import energy_model
+from vijax.models.energies.energy_model import ready_model
 from vijax.xla.by_value import cache_by_value
 
 
@@ -108,7 +108,7 @@ def factor_analysis(
         }
         return context.energy.prior(context.hyper).replace(start)
 
-    plain_model = energy_model(
+    plain_model = ready_model(
         globals={
             "loadings": MultivariateNormal.from_mean_precision(
                 np.zeros((dim, width)),

@@ -32,7 +32,7 @@ from vijax.contract.queries import Generative, is_sizes
 from vijax.contract.room import limit_sizes
 from vijax.families import Beta, Categorical, Dirichlet, Gamma, Product
 from vijax.families.scalar.poisson import poisson_values
-from vijax.models.energies.energy import energy_model
+from vijax.models.energies.energy_model import Structure, ready_model
 from vijax.models.factors.block_numbers import Logs, Sums, number_blocks, permute_columns
 from vijax.xla.by_value import cache_by_value
 from vijax.xla.compiler import quick_jit
@@ -99,7 +99,7 @@ def stochastic_block_model(
             fit -= jnp.sum(jax.scipy.special.gammaln(jnp.maximum(y, 0.0) + 1.0))
         return fit + jnp.sum(z @ s["weights"].log)
 
-    plain_model = energy_model(
+    plain_model = ready_model(
         globals={
             "weights": Dirichlet.from_concentration(concentration * np.ones(num_blocks)),
             "rates": make(a * shape, b * shape),
@@ -107,8 +107,9 @@ def stochastic_block_model(
         locals=lambda y: {
             "z": Categorical(jnp.zeros((y.shape[0], num_blocks), jnp.result_type(float)))
         },
-        start=lambda y: {"z": _spectral_start(y, num_blocks, directed)},
-        plates=["z"],
+        structure=Structure(
+            start=lambda y: {"z": _spectral_start(y, num_blocks, directed)}, plates=["z"]
+        ),
         energy=energy,
         example=np.zeros((4, 4)),
         init=_implied_start(num_blocks, edges, directed),

@@ -41,7 +41,7 @@ from vijax.families.construction import numpy_or_jax
 from vijax.families.discrete import stick_breaking
 from vijax.models.emission import Emission, check_emission
 from vijax.models.emission.base import prior_expectation
-from vijax.models.energies.energy import energy_model
+from vijax.models.energies.energy_model import ready_model
 from vijax.xla.by_value import cache_by_value
 
 
@@ -106,7 +106,7 @@ def mixture(
     globals = {"components": emission.prior}
     if known_weights is None:
         globals["weights"] = prior
-    plain_model = energy_model(
+    plain_model = ready_model(
         globals=globals,
         locals={"z": Categorical.from_logits(np.zeros(size))},
         energy=energy,
@@ -234,7 +234,7 @@ def dp_mixture(
             fit = jnp.concatenate([fit, log_likelihood(tail_prior.expected_stats(), y)[:1]])
         return stats["z"].one_hot @ (weights + fit)
 
-    plain_model = energy_model(
+    plain_model = ready_model(
         globals={
             "components": emission.prior,
             "sticks": lambda hyper: stick_breaking.dirichlet_process(

@@ -35,7 +35,8 @@ from vijax.contract.queries import Generative, Values
 from vijax.contract.room import limit_sizes
 from vijax.families import Product
 from vijax.inference.estep.networks import structured
-from vijax.models.energies.energy import energy_model, model_energy
+from vijax.models.energies.energy import model_energy
+from vijax.models.energies.energy_model import energy_model
 from vijax.models.networks.autoencoder import Network, as_network
 from vijax.models.networks.between_networks import BetweenNetworks, model_between_networks
 from vijax.models.networks.observed import Observed

@@ -31,7 +31,8 @@ from vijax.contract.model import Hyper, Model
 from vijax.contract.queries import Generative
 from vijax.families import Categorical, Family, MultivariateNormal, Normal, Product
 from vijax.inference.estep.networks import structured
-from vijax.models.energies.energy import energy_model, model_energy
+from vijax.models.energies.energy import model_energy
+from vijax.models.energies.energy_model import Structure, energy_model
 from vijax.models.networks.autoencoder import Network, as_network, observations_like
 from vijax.models.networks.between_networks import BetweenNetworks, model_between_networks
 from vijax.models.networks.observed import Observed
@@ -251,6 +252,6 @@ def _surrogate(
         locals=locals,
         energy=total,
         example=tuple(jnp.zeros_like(leaf) for leaf in tree.parameters(template)),
-        start=start,
+        structure=Structure(start=start),
         init=init or (starts.kmeans_plus_plus() if has_class else starts.prior()),
     )

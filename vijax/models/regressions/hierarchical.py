@@ -34,7 +34,7 @@ from vijax.contract.room import limit_sizes
 from vijax.families import Gamma, MultivariateNormal, PolyaGamma, Product, TruncatedNormal
 from vijax.families.base import as_float
 from vijax.inference.likelihood import bernoulli_logit, bernoulli_probit
-from vijax.models.energies.energy import energy_model
+from vijax.models.energies.energy_model import Structure, ready_model
 from vijax.models.regressions.groups import (
     Responses,
     check_groups,
@@ -257,14 +257,14 @@ def _regression(
         return jnp.sum(rows) + log_density(stats["population"], stats["coefficients"])
 
     def model(globals: dict[str, Any] | None = None, init: starts.Init | None = None) -> Model:
-        return energy_model(
+        return ready_model(
             globals={"population": people.prior, **(globals or {})},
             locals=lambda group: {"coefficients": unit, **augmentation(group[1].shape[0])},
             energy=energy,
             example=(np.ones((2, dim)), np.ones(2), np.ones(2, bool)),
             init=init,
             check_data=check,
-            any_size=True,
+            structure=Structure(any_size=True),
             generative=population_generative(responses, check),
         )
 

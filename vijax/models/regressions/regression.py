@@ -32,7 +32,7 @@ from vijax.contract.queries import Generative
 from vijax.contract.room import limit_sizes
 from vijax.families import Gamma, MultivariateNormalGamma
 from vijax.families.base import as_float
-from vijax.models.energies.energy import conditional, energy_model
+from vijax.models.energies.energy_model import Structure, conditional, ready_model
 from vijax.xla.by_value import cache_by_value
 
 
@@ -90,13 +90,13 @@ def ard_regression(
 
     relevance = Gamma.from_shape_rate(np.full(dim, relevance_shape), np.full(dim, relevance_rate))
     start = MultivariateNormalGamma.from_parameters(np.zeros(dim), np.eye(dim), 2.0, 1.0)
-    plain_model = energy_model(
+    plain_model = ready_model(
         globals={"coefficients": conditional(start), "relevance": relevance},
         energy=energy,
         prior_energy=prior_energy,
         hyper={"shape": as_float(shape), "rate": as_float(rate)},
         example=(np.ones(dim), 1.0),
-        order=("coefficients", "relevance"),
+        structure=Structure(order=("coefficients", "relevance")),
         check_data=lambda data: check_pair(data, dim),
         generative=Generative(
             lambda like: _inputs(like, dim),

@@ -40,7 +40,7 @@ from vijax.contract.room import limit_sizes
 from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Product
 from vijax.families.chain import chains
 from vijax.families.point import log_predictive
-from vijax.models.energies.energy import energy_model
+from vijax.models.energies.energy_model import ready_model
 from vijax.models.series import sequences
 from vijax.models.series.motion_start import labels_by_motion
 from vijax.models.series.switching_dynamics import (
@@ -152,7 +152,7 @@ def arhmm(
     def enough(data: PyTree) -> None:
         require_known_runs(*check_columns(data, dim, num_inputs), dim, num_lags)
 
-    plain_model = energy_model(
+    plain_model = ready_model(
         globals={
             "initial": Dirichlet.from_concentration(initial_concentration * np.ones(num_states)),
             "transition": Dirichlet.from_concentration(rows),

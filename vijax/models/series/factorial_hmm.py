@@ -29,7 +29,7 @@ from vijax.contract.expected import expecting
 from vijax.contract.model import Model
 from vijax.contract.room import limit_sizes
 from vijax.families import Dirichlet, MarkovChain, MultivariateNormalGamma, Product
-from vijax.models.energies.energy import energy_model
+from vijax.models.energies.energy_model import ready_model
 from vijax.models.series.hmm import observed_steps, require_observations
 from vijax.models.series.sequences import check_pair, check_values, factorial
 from vijax.models.series.state_space import expected_of_observations
@@ -86,7 +86,7 @@ def factorial_hmm(
     """
     rows = transition_concentration + stickiness * np.eye(num_states)
     width = num_chains * num_states
-    plain_model = energy_model(
+    plain_model = ready_model(
         globals={
             "initial": Dirichlet.from_concentration(
                 np.full((num_chains, num_states), initial_concentration)

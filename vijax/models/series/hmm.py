@@ -30,7 +30,7 @@ from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Product
 from vijax.families.chain import chains
 from vijax.models.emission import Emission, check_emission
 from vijax.models.emission.base import prior_expectation
-from vijax.models.energies.energy import energy_model
+from vijax.models.energies.energy_model import ready_model
 from vijax.models.series.sequences import check_pair, check_values, hidden_markov, score_sequences
 from vijax.tree import to_device
 from vijax.xla.by_value import cache_by_value
@@ -103,7 +103,7 @@ def hmm(
         )
         return {"z": MarkovChain(*zeros).with_context(jnp.asarray(mask, bool))}
 
-    plain_model = energy_model(
+    plain_model = ready_model(
         globals={
             "initial": Dirichlet.from_concentration(initial_concentration * np.ones(size)),
             "transition": Dirichlet.from_concentration(rows),

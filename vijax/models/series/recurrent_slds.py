@@ -38,7 +38,7 @@ from vijax.families import Dirichlet, MultivariateNormal, PolyaGamma
 from vijax.families.numeric.logistic import log_sigmoid
 from vijax.families.scalar.polya_gamma import PolyaGammaStats
 from vijax.inference.estep import mean_field
-from vijax.models.energies.energy import energy_model
+from vijax.models.energies.energy_model import ready_model
 from vijax.models.series import sequences
 from vijax.models.series.recurrent_start import start_by_slds
 from vijax.models.series.slds import (
@@ -156,7 +156,7 @@ def recurrent_slds(
         [np.zeros((num_states - 1, latent_dim)), 2 * stickiness * _stick(num_states)[1].T], 1
     )
     covariance = np.broadcast_to(spread**2 * np.eye(width), (num_states - 1, width, width))
-    plain_model = energy_model(
+    plain_model = ready_model(
         globals={
             "initial": Dirichlet.from_concentration(initial_concentration * np.ones(num_states)),
             "switching": MultivariateNormal.from_mean_cov(mean, covariance),

@@ -41,7 +41,7 @@ from vijax.families import (
 )
 from vijax.families.chain import chains
 from vijax.inference.estep import mean_field
-from vijax.models.energies.energy import energy_model
+from vijax.models.energies.energy_model import ready_model
 from vijax.models.series import sequences
 from vijax.models.series.motion_start import labels_by_motion
 from vijax.models.series.state_space import (
@@ -145,7 +145,7 @@ def slds(
     ) -> Float[Array, ""]:
         return chain_terms(stats) + path_terms(form, dim, stats, group)
 
-    plain_model = energy_model(
+    plain_model = ready_model(
         globals={
             **chain_priors(num_states, initial_concentration, transition_concentration, stickiness),
             **motion_priors(form, num_states, strength, degrees, variance, shape, rate),

@@ -45,7 +45,8 @@ from vijax.families import (
     NormalGamma,
     Product,
 )
-from vijax.models.energies.energy import energy_model, zero_stats
+from vijax.models.energies.energy import zero_stats
+from vijax.models.energies.energy_model import ready_model
 from vijax.models.series.sequences import check_pair, check_values, linear_gaussian, score_sequences
 from vijax.spreads import is_rounding
 from vijax.tree import to_device
@@ -97,7 +98,7 @@ def linear_gaussian_state_space(
     >>> print(np.sort(turn).round(2))  # a rotation by a third of a radian a step
     [-0.33  0.33]
     """
-    plain_model = energy_model(
+    plain_model = ready_model(
         globals={
             "initial": NormalGamma.from_parameters(np.zeros(num_states), strength, shape, rate),
             "dynamics": regression_prior(num_states, num_states, strength, shape, rate),
