@@ -75,7 +75,7 @@ def test_missing_values_are_told_by_column_and_row_as_the_user_counts_them(tmp_p
         formula.read("x ~ 1", TABLE).response_and_trials(holes)
     (path := tmp_path / "holes.csv").write_text('y,h\n1,a\n2,\n"3",b\n4,NA\n5,a\n')
     with (
-        pytest.raises(ValueError, match=r"none of 'h' in lines 3, 5 \(2 such\)\. Remove"),
+        pytest.raises(ValueError, match=r"none of 'h' in lines 3, 5 \(2 such\)\. Pass missing="),
         pytest.warns(
             UserWarning,
             match=r"In the column 'h' 'NA' \(1 cell\) is read as missing\. If it is a name, pass",
