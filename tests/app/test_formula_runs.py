@@ -364,3 +364,17 @@ def write_columns(path, **columns):
     lines = [",".join(columns), *(",".join(map(str, row)) for row in rows)]
     path.write_text("\n".join(lines) + "\n")
     return str(path)
+
+
+# --- ordered categories ---------------------------------------------------------------------------
+def test_text_as_an_ordered_response_needs_an_order(tmp_path):
+    path = tmp_path / "r.csv"
+    rows = [f"{('mid', 'zero', 'all')[i % 3]},{i % 7}" for i in range(42)]
+    path.write_text("\n".join(["r,x", *rows]) + "\n")
+    given = ["model.formula=r ~ x", "model.family=cumulative", "data.held_out=0"]
+    with pytest.raises(ValueError, match="categories of 'r' in an order"):
+        load_data(load_config("glmm", given, str(path)))
+    order = 'model.order=["mid", "zero", "all"]'
+    data = load_data(load_config("glmm", [*given, order], str(path)))
+    np.testing.assert_array_equal(data.train.y, np.arange(42) % 3)
+    assert "in the order mid, zero, all" in data.train.notes[-1]

@@ -235,3 +235,22 @@ def test_rows_that_lack_a_cell_are_left_out_where_asked():
     with pytest.warns(UserWarning, match="Classifier: 1 of 60 rows"):
         classes = vs.MixedModelClassifier("~ x", **settings).fit(gaps, y)
     assert classes.classes_.tolist() == ["no", "yes"]
+
+
+def test_ordered_classes_of_text_need_an_order():
+    y = np.where(Y > 1, "high", np.where(Y > -1, "mid", "low"))
+    settings = {"family": "cumulative", "random_state": 0, "max_gradients": 300}
+    with pytest.raises(ValueError, match=r"y: expected numbers, or classes in an order.*Give orde"):
+        vs.MixedModelClassifier("~ x", **settings).fit(TABLE, y)
+    with pytest.raises(ValueError, match="order: expected each class once"):
+        vs.MixedModelClassifier("~ x", **settings, order=["low", "high"]).fit(TABLE, y)
+    with pytest.raises(ValueError, match="order: expected None, but for family"):
+        vs.MixedModelClassifier("~ x", order=["low", "mid", "high"]).fit(TABLE, y)
+    order = ["low", "mid", "high"]
+    model = vs.MixedModelClassifier("~ x", **settings, order=order).fit(TABLE, y)
+    assert model.classes_.tolist() == order
+    numbers = np.searchsorted([-1, 1], Y)
+    np.testing.assert_array_equal(
+        model.predict_proba(TABLE),
+        vs.MixedModelClassifier("~ x", **settings).fit(TABLE, numbers).predict_proba(TABLE),
+    )

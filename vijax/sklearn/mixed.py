@@ -209,8 +209,9 @@ class MixedModelClassifier(ClassifierMixin, _FormulaEstimator):
       formula, groups, priors, nodes, max_gradients, num_draws, missing, random_state: as in
           `MixedModelRegressor`.
       family: "categorical": log odds of each class against the first one (two classes: "bernoulli"
-        of `vijax.glmm`); "cumulative": the classes have an order, that of an ordered column of
-        pandas, or of `numpy.unique`.
+        of `vijax.glmm`); "cumulative": the classes have an order, that of `order`, of numbers, or
+        of an ordered column of pandas.
+      order: for "cumulative" the classes as they rise; text without an order is refused.
 
     Attributes:
       classes_: the classes; for "cumulative" in their order.
@@ -226,6 +227,7 @@ class MixedModelClassifier(ClassifierMixin, _FormulaEstimator):
 
     _: dataclasses.KW_ONLY
     family: ClassFamily = "categorical"
+    order: Sequence[Any] | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fits the model, as `MixedModelRegressor.fit` does, to the classes y.
@@ -243,6 +245,11 @@ class MixedModelClassifier(ClassifierMixin, _FormulaEstimator):
         if is_ordered:
             present = set(self.classes_)
             self.classes_ = np.array([label for label in categories if label in present])
+        elif self.family == "cumulative":
+            self.classes_ = _order_classes(self.classes_, self.order)
+        expected = 'None, but for family "cumulative"'
+        is_needless = self.family != "cumulative" and self.order is not None
+        require(not is_needless, "order", expected, self.order)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"Classifier can't train when only one class is present: {self.classes_}."
@@ -267,6 +274,24 @@ class MixedModelClassifier(ClassifierMixin, _FormulaEstimator):
         """The most probable class of each row."""
         likeliest = self.predict_proba(X).argmax(1)
         return self.classes_[likeliest]
+
+
+def _order_classes(classes: np.ndarray, order: Sequence[Any] | None) -> np.ndarray:
+    """Classes as they rise; ValueError for text without an order, or an order of other classes."""
+    if order is not None:
+        is_complete = len(order) == len(classes) and set(order) == set(classes.tolist())
+        require(is_complete, "order", f"each class once: {classes.tolist()}", list(order))
+        ordered = np.empty(len(order), classes.dtype)
+        ordered[:] = list(order)
+        return ordered
+    is_text = any(isinstance(label, str) for label in classes.tolist())
+    expected = "numbers, or classes in an order"
+    remedy = (
+        f"Give order={classes.tolist()} as they rise, or pandas.Categorical(y, categories=[...], "
+        "ordered=True)."
+    )
+    require(not is_text, "y", expected, f"text, {classes.tolist()}", remedy)
+    return classes
 
 
 def _class_numbers(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:

@@ -36,9 +36,13 @@ from vijax.models.formulas.laws import LAWS
 Settings = model_section(
     glmm,
     "regression by a formula, with effects of groups",
-    without=("table", "priors", "weights", "functions", "missing"),
+    without=("table", "priors", "weights", "functions", "missing", "order"),
     formula=(str, setting("y ~ x", "the formula: response ~ terms, group effects as in (x | g)")),
     weights=(str | None, setting(None, "column of weights: a row of weight 2 counts as two rows")),
+    order=(
+        tuple[str, ...],
+        setting((), 'the categories of "cumulative" as they rise, where they are text'),
+    ),
     priors=(
         tuple[str, ...],
         setting(
@@ -207,7 +211,13 @@ def load(config: Any) -> Data:
         train_rows, test_rows = split_ids(frame.num_rows, share, config.data.split_seed, "rows")
     table = frame.table.rows(train_rows)
     family = config.model.family or formula.usual_family(config.model.formula, frame.table)
-    design = formula.read(config.model.formula, table, LAWS[family], config.model.base)
+    design = formula.read(
+        config.model.formula,
+        table,
+        LAWS[family],
+        config.model.base,
+        order=config.model.order or None,
+    )
     notes = (*frame.notes, modelled.sentence(design, LAWS[family]))
     train = Frame(
         table,
@@ -387,6 +397,7 @@ def _cached_model(settings: Any, key: _ByIdentity, dtype: Any) -> Glmm:
             key.frame.table,
             weights=settings.weights,
             priors=priors,
+            order=settings.order or None,
             **section_arguments(settings),
         )
     except ValueError as error:

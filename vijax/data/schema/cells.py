@@ -125,3 +125,15 @@ def declared_categories(values: Any) -> tuple[Any, ...] | None:
     if type(dtype).__name__ in ("CategoricalDtype", "Enum"):  # of pandas and of polars
         return tuple(dtype.categories)
     return None
+
+
+def has_order(values: Any) -> bool:
+    """True if a column of pandas, polars or pyarrow declares that its categories have an order.
+
+    >>> has_order(["low", "high"])
+    False
+    """
+    if getattr(getattr(values, "type", None), "ordered", False):  # pyarrow
+        return True
+    dtype: Any = getattr(values, "dtype", None)
+    return type(dtype).__name__ == "Enum" or bool(getattr(dtype, "ordered", False))

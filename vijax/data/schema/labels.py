@@ -288,6 +288,18 @@ def sort_names(names: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(names))
 
 
+def are_numbers(names: Iterable[str]) -> bool:
+    """True if all names say numbers, by which `sort_names` then sorts them.
+
+    >>> are_numbers(["10", "9.5", "007"]), are_numbers(["9", "10+"])
+    (True, False)
+    """
+    try:
+        return all(decimal.Decimal(name).is_finite() for name in names)
+    except decimal.InvalidOperation:
+        return False
+
+
 def kind_of_names(names: Iterable[str]) -> LabelKind:
     """The kind of levels by their names alone: numbers if each is the name of a number.
 

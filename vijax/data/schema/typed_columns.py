@@ -29,6 +29,7 @@ from vijax.data.schema.cells import (
     column_name,
     columns_of_records,
     declared_categories,
+    has_order,
 )
 from vijax.data.schema.labels import Labels, distinct_values, labels_of_distinct, name_of_value
 from vijax.data.schema.missing_words import (
@@ -63,6 +64,7 @@ class TypedColumn:
       values: its cells: numbers, dates or objects, (N,).
       from_file: whether text is the text of a file, in which numbers are text too.
       declared: the categories that the table itself declares, in their order, or None.
+      ordered: True if the table says that this order means something, as "low" before "high".
       decided: its kind, if more cells than these decided it, such as all cells of the file.
       texts: the exact text of its cells in a file, for labels, if `values` are numbers; else None.
       written: its original cells in a file, if words were read as missing; else None.
@@ -72,6 +74,7 @@ class TypedColumn:
     values: np.ndarray
     from_file: bool = False
     declared: tuple[Any, ...] | None = None
+    ordered: bool = False
     decided: ColumnKind | None = None
     texts: np.ndarray | None = None
     written: np.ndarray | None = None
@@ -484,7 +487,9 @@ def _file_table(columns: Columns) -> TypedTable:
         if name in columns.cells:  # the file has types of its own: its text is text, as in memory
             array = array_of_list(columns.cells[name].tolist(), name)
             declared = columns.declared.get(name)
-            typed[name] = TypedColumn(name, array, declared=declared, written=written)
+            typed[name] = TypedColumn(
+                name, array, declared=declared, ordered=declared is not None, written=written
+            )
         else:
             typed[name] = TypedColumn(name, np.asarray(values), from_file=True, written=written)
     return TypedTable(typed, len(columns.rows.labels), row_names(columns))
@@ -508,4 +513,4 @@ def _column_in_memory(name: str, values: Any, rows: RowNames | None = None) -> T
         array = array.astype(str).astype(object)
     elif array.dtype.kind not in "biufMmO":
         array = array.astype(object)
-    return TypedColumn(name, array, declared=declared)
+    return TypedColumn(name, array, declared=declared, ordered=has_order(values))

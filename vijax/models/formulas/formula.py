@@ -8,7 +8,7 @@ them independent, `g/h` stands for `g` and `g:h`."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -200,6 +200,7 @@ def read(
     base: str | None = None,
     functions: Functions | None = None,
     argument: str = "formula",
+    order: Sequence[Any] | None = None,
 ) -> Design:
     """Reads a formula and a table.
 
@@ -211,6 +212,8 @@ def read(
       base: the category that others are compared with, for named categories; None takes the first.
       functions: the user's own functions by name.
       argument: what the formula is called in messages.
+      order: the categories of the response as they rise, for ordered ones; None takes numbers as
+        they rise, or the order of an ordered column.
 
     Raises:
       ValueError: a formula that cannot be read, a column that the table lacks, missing values.
@@ -228,7 +231,7 @@ def read(
     observed = None
     response: tuple[str, ...] = ()
     if parsed.response is not None:
-        observed = read_response(parsed, rows, law, base, functions)
+        observed = read_response(parsed, rows, law, base, functions, order)
         response = observed.columns
     for name in (*response, *terms, *grouping):
         rows.column(argument, name)

@@ -79,6 +79,7 @@ def glmm(
     base: str | None = None,
     functions: Mapping[str, Callable[..., Any]] | None = None,
     missing: Literal["refuse", "drop"] = "refuse",
+    order: Sequence[Any] | None = None,
 ) -> Glmm:
     """A generalised linear model with effects of groups, by a formula.
 
@@ -98,8 +99,8 @@ def glmm(
         successes among trials. Links are the identity for "gaussian" and "t", the logit for
         "bernoulli", "binomial" and "beta", the logarithm for the others. "zero_inflated_..." counts
         with probability psi and is zero otherwise; "hurdle_..." is not zero with probability psi.
-        "cumulative" is for ordered categories (numbers, text in the order of the alphabet, an
-        ordered column of pandas): logit P(y <= k) = threshold[k] - eta, without an intercept.
+        "cumulative" is for ordered categories (numbers, an ordered column of pandas, text with
+        `order`): logit P(y <= k) = threshold[k] - eta, without an intercept.
         "categorical" is for categories without an order: log P(y = k) / P(y = base) is a predictor
         of its own for each k, with coefficients and effects of groups "x[k]", "1|g_sigma[k]";
         effects of different k are independent.
@@ -117,6 +118,8 @@ def glmm(
         array (N,) out. They are passed here only, never in a file.
       missing: "refuse" refuses rows that lack a cell of the formula or a weight; "drop" leaves them
         out, with a warning that counts them by column, and `model.left_out` has the counts.
+      order: the categories of "cumulative" as they rise: ["low", "mid", "high"]. None takes
+        numbers, or an ordered column of pandas; text without an order is refused.
 
     Returns:
       A `Model`: a log density of its coefficients and of the spreads of its groups. The effects of
@@ -148,7 +151,9 @@ def glmm(
         table, _, weights, left_out = find_complete_rows(formula, typed, weights, functions)
         if left_out is not None:
             warnings.warn(f"table: {left_out}", UserWarning, stacklevel=3)
-    return _glmm(formula, table, family, priors, weights, nodes, base, functions, left_out)
+    if order is not None:
+        order = tuple(order)
+    return _glmm(formula, table, family, priors, weights, nodes, base, functions, left_out, order)
 
 
 @cache_by_value
@@ -162,12 +167,15 @@ def _glmm(
     base: str | None,
     functions: Functions | None,
     left_out: LeftOut | None,
+    order: tuple[Any, ...] | None,
 ) -> Glmm:
     """`glmm` of a table in memory; equal arguments give the object made before."""
     typed = formulas.read_table(formula, table, functions, family)
     law = LAWS[family or formulas.usual_family(formula, typed, functions)]
     require(base is None or law.is_named, "base", 'None, but for family "categorical"', repr(base))
-    design = formulas.read(formula, typed, law, base, functions)
+    expected = 'None, but for family "cumulative"'
+    require(order is None or law.is_ordered, "order", expected, order)
+    design = formulas.read(formula, typed, law, base, functions, order=order)
     require(design.observed is not None, "formula", "response ~ terms", repr(formula))
     check_names(design)
     check_sizes(design)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -13,7 +14,7 @@ from vijax.data.formulas.design_columns import Functions
 from vijax.data.formulas.functions import COMPARISONS, RESPONSES, Reading, evaluate, find_columns
 from vijax.data.formulas.syntax import Call, Column, Formula, Node, Number, Operation, Text
 from vijax.data.formulas.tokens import refuse
-from vijax.data.schema.labels import Levels
+from vijax.data.schema.labels import Levels, are_numbers
 from vijax.data.schema.typed_columns import TypedColumn, TypedTable
 from vijax.models.formulas.laws import Law
 
@@ -94,7 +95,12 @@ class Response:
 
 
 def read_response(
-    formula: Formula, table: TypedTable, law: Law, base: str | None, functions: Functions
+    formula: Formula,
+    table: TypedTable,
+    law: Law,
+    base: str | None,
+    functions: Functions,
+    order: Sequence[Any] | None = None,
 ) -> Response:
     """Decides from the rows of training how the response of a formula is read."""
     node = formula.response
@@ -114,6 +120,8 @@ def read_response(
             return response
         return dataclasses.replace(response, statistics=_learn_statistics(response, table))
 
+    if law.is_ordered:
+        return make("categories", *_ordered_categories(formula, node, table, order))
     if law.categories:
         return make("categories", *_categories(formula, node, table, base))
     if isinstance(node, Call) and node.function in RESPONSES:
@@ -246,6 +254,31 @@ def _find_level(formula: Formula, node: Call, levels: Levels) -> str:
             repr(level.text),
         )
     return levels.names[code]
+
+
+def _ordered_categories(
+    formula: Formula, node: Node, table: TypedTable, order: Sequence[Any] | None
+) -> tuple[Levels, str, tuple[str, ...]]:
+    """(levels, "", categories) of a column, in the order that is given or that the table declares,
+    else by number. Raises ValueError for text without an order: letters say none."""
+    levels, level, categories = _categories(formula, node, table, None)
+    assert isinstance(node, Column)
+    if order is not None:
+        codes = [levels.find_code(value) for value in order]
+        is_complete = sorted(codes) == list(range(len(categories)))
+        expected = f"each category of {node.name} once: {list(categories)}"
+        require(is_complete, "order", expected, list(order))
+        return levels, level, tuple(categories[code] for code in codes)
+    column = table.columns[node.name]
+    if column.ordered or column.kind in ("number", "truth", "time") or are_numbers(categories):
+        return levels, level, categories
+    expected = f"categories of {node.name!r} in an order"
+    actual = f"text, {list(categories[:20])}, whose letters say none"
+    remedy = (
+        f"Give order={list(categories[:20])} as they rise, numbers, or "
+        "pandas.Categorical(column, categories=[...], ordered=True)."
+    )
+    raise refuse(formula.argument, formula.text, node.span, expected, actual, remedy)
 
 
 def _categories(
