@@ -198,7 +198,8 @@ def test_the_header_of_a_table_runs_nothing_in_an_estimator(header, tmp_path, mo
     model = vi.glmm(formula, frame.assign(**{name: rng.normal(size=40)}))
     assert model.schema.names == ("y", header, "g")
     named, _ = complete_formula(None, header, frame.assign(**{header: np.arange(40) % 5}))
-    assert vi.glmm(named, frame.assign(y=rng.normal(size=40))).schema[header].roles == ("group",)
+    groups = frame.assign(**{"y": rng.normal(size=40), header: np.arange(40) % 5})
+    assert vi.glmm(named, groups).schema[header].roles == ("group",)
     assert not list(tmp_path.rglob("MARKER"))
 
 

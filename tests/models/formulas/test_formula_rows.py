@@ -315,6 +315,7 @@ def test_a_comparison_with_a_level_knows_its_equals_in_later_rows(text, training
         ),
     ],
 )
+@pytest.mark.filterwarnings("ignore::vijax.models.formulas.terms.by_prior.OnlyPriorWarning")
 def test_bad_cells_and_terms_are_refused_by_place(more, text, said):
     table = {**TABLE, **more}
     if said is None:

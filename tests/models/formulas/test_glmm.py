@@ -89,6 +89,7 @@ def test_splines_keep_their_knots_in_new_rows():
     np.testing.assert_allclose(design.read_rows({"x": TABLE["x"][:3]}).x, design.rows.x[:3])
 
 
+@pytest.mark.filterwarnings("ignore::vijax.models.formulas.terms.by_prior.OnlyPriorWarning")
 def test_columns_of_one_name_and_dates_are_named():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(TABLE).rename(columns={"count": "x"})
@@ -362,6 +363,7 @@ def test_groups_that_give_the_response_exactly_leave_sigma_no_posterior(name, fa
     )
 
 
+@pytest.mark.filterwarnings("ignore::vijax.models.formulas.terms.by_prior.OnlyPriorWarning")
 @pytest.mark.parametrize("number", [4, 24])
 def test_groups_leave_sigma_a_posterior_where_their_rank_is_the_number_of_rows(number):
     """And by scipy the likelihood of 24 rows in so many groups is of the order sigma^-(24 - rank)
@@ -380,6 +382,7 @@ def test_groups_leave_sigma_a_posterior_where_their_rank_is_the_number_of_rows(n
             of_model()
 
 
+@pytest.mark.filterwarnings("ignore::vijax.models.formulas.terms.by_prior.OnlyPriorWarning")
 def test_as_many_columns_as_rows_have_a_posterior_and_so_have_columns_that_depend_on_each_other():
     """Priors of the coefficients hold them: the posterior of sigma is proper with as many rows as
     columns."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from vijax.data.schema.typed_columns import TypedTable, table_of_file, typed_tab
 from vijax.data.tables.table_files import read_columns
 from vijax.files import write_text
 from vijax.models.formulas import coefficients, formula, modelled
-from vijax.models.formulas.glmm import glmm, read_weights
+from vijax.models.formulas.glmm import OnlyPriorWarning, glmm, prior_notes, read_weights
 from vijax.models.formulas.glmm_model import Glmm
 from vijax.models.formulas.laws import LAWS
 
@@ -218,14 +219,16 @@ def load(config: Any) -> Data:
         config.model.base,
         order=config.model.order or None,
     )
-    notes = (*frame.notes, modelled.sentence(design, LAWS[family]))
+    weights = _weights(config, table)
+    sentence = modelled.sentence(design, LAWS[family])
+    notes = (*frame.notes, sentence, *prior_notes(design, LAWS[family], weights))
     train = Frame(
         table,
         design.y,
         notes=notes,
         schema=design.schema,
         num_dropped=frame.num_dropped,
-        weights=_weights(config, table),
+        weights=weights,
     )
     if not number:
         return Data(train, None)
@@ -392,14 +395,16 @@ class _ByIdentity:
 def _cached_model(settings: Any, key: _ByIdentity, dtype: Any) -> Glmm:
     priors = _priors(settings.priors)
     try:
-        return glmm(
-            settings.formula,
-            key.frame.table,
-            weights=settings.weights,
-            priors=priors,
-            order=settings.order or None,
-            **section_arguments(settings),
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OnlyPriorWarning)  # said by `load`
+            return glmm(
+                settings.formula,
+                key.frame.table,
+                weights=settings.weights,
+                priors=priors,
+                order=settings.order or None,
+                **section_arguments(settings),
+            )
     except ValueError as error:
         if not str(error).startswith("priors: "):
             raise

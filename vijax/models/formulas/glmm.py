@@ -24,6 +24,7 @@ from vijax.models.formulas.nearby import NearMode
 from vijax.models.formulas.priors import Prior, merge_priors, weak_priors
 from vijax.models.formulas.responses import responses
 from vijax.models.formulas.rows_by_group import rows_in_units, to_data
+from vijax.models.formulas.terms.by_prior import OnlyPriorWarning, prior_notes
 from vijax.models.formulas.terms.complete_rows import LeftOut, find_complete_rows
 from vijax.models.formulas.unmodelled import (
     check_errors,
@@ -153,7 +154,10 @@ def glmm(
             warnings.warn(f"table: {left_out}", UserWarning, stacklevel=3)
     if order is not None:
         order = tuple(order)
-    return _glmm(formula, table, family, priors, weights, nodes, base, functions, left_out, order)
+    model = _glmm(formula, table, family, priors, weights, nodes, base, functions, left_out, order)
+    for note in model.notes:
+        warnings.warn(f"formula: {note}", OnlyPriorWarning, stacklevel=3)
+    return model
 
 
 @cache_by_value
@@ -223,6 +227,7 @@ def _make_model(
         weights=weights,
         left_out=left_out,
         table=table,
+        notes=prior_notes(design, law, weights),
     )
     queries = answers(
         responses(form, design, rows, data),

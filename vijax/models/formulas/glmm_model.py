@@ -106,6 +106,7 @@ class Glmm(Model):
       weights: weights of the rows.
       left_out: rows of the table that lack a cell, and were left out; None if there are none.
       table: the columns of the formula in the rows of training.
+      notes: sentences on coefficients and sds that only their priors tell.
     """
 
     design: Design
@@ -115,6 +116,7 @@ class Glmm(Model):
     weights: np.ndarray
     table: TypedTable
     left_out: LeftOut | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def law(self) -> Law:
