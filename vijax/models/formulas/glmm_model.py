@@ -4,10 +4,9 @@ coefficients."""
 from __future__ import annotations
 
 import dataclasses
-import functools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +19,7 @@ from vijax.contract.variables import Z
 from vijax.data.schema.schema import Schema
 from vijax.data.schema.typed_columns import TypedTable, typed_table
 from vijax.models.formulas import coefficients
+from vijax.models.formulas.answers.methods import Answers, use_precision_of_fit
 from vijax.models.formulas.draws import (
     Draws,
     GroupEffects,
@@ -41,9 +41,7 @@ from vijax.predict.predictive import draw_coordinates
 from vijax.predict.summary import Summary, summarise_draws
 from vijax.xla import keys
 from vijax.xla.compiler import cached_program, quick_jit
-from vijax.xla.precision import matching_precision
 
-Method = TypeVar("Method", bound=Callable)
 AT_ONCE = 1 << 22
 """Most numbers of rows at draws that are computed at once, in predictions."""
 
@@ -82,19 +80,8 @@ OF_ROWS = ("mean", "sd", "low", "high", "lowest", "highest", "response_sd")
 """Fields of `Prediction` with an entry for each row."""
 
 
-def _use_precision_of_fit(method: Method) -> Method:
-    """The method, made to compute in the precision of its fit, not in the present precision."""
-
-    @functools.wraps(method)
-    def call(self: Any, fit: Any, *args: Any, **kwargs: Any) -> Any:
-        with matching_precision(getattr(getattr(fit, "state", None), "posterior", None)):
-            return method(self, fit, *args, **kwargs)
-
-    return call  # type: ignore[return-value]
-
-
 @dataclasses.dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Glmm(Model):
+class Glmm(Answers, Model):
     """A regression by a formula: a log density of its coefficients and of the spreads of its group
     effects.
 
@@ -138,7 +125,7 @@ class Glmm(Model):
         jax.eval_shape(read_names, x)
         return names
 
-    @_use_precision_of_fit
+    @use_precision_of_fit
     def draws(self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000) -> Draws:
         """Draws from a fit: the unknowns of q, and the effects of all groups given them and the
         data.
@@ -164,7 +151,7 @@ class Glmm(Model):
             fit, draw_coordinates(fit.posterior[Z], key_q, num_draws), key_effects
         )
 
-    @_use_precision_of_fit
+    @use_precision_of_fit
     def group_effects(self, fit: Any, z: Any, key: PRNGKeyArray) -> GroupEffects:
         """Effects of all groups at draws of q, which `Fit.to_arviz` puts beside the unknowns.
 
@@ -245,11 +232,12 @@ class Glmm(Model):
           new_levels: "draw" draws these effects from the law of groups, "error" refuses the groups.
         """
         rows = self.design.rows if table is None else self.design.read_rows(table, new_levels)
-        return self._predictors(draws, rows, key)
+        return self.row_predictors(draws, rows, key)
 
-    def _predictors(
+    def row_predictors(
         self, draws: Draws, rows: Rows, key: PRNGKeyArray | None
     ) -> Float[np.ndarray, "S N *C"]:
+        """Predictors of rows that were read, at draws."""
         copies = self.density_form.predictors
         eta = self.common_predictors(draws, rows)
         strangers = {new.factor: new for new in rows.new_levels}
@@ -302,7 +290,7 @@ class Glmm(Model):
         effects = np.einsum("sij,snj->sni", factors, noise) * size / np.array(term.sizes)
         return effects[:, new.codes]
 
-    @_use_precision_of_fit
+    @use_precision_of_fit
     def predict(
         self,
         fit: Any,
@@ -361,7 +349,7 @@ class Glmm(Model):
     ) -> Prediction:
         """Predictions of some rows."""
         key_new, key_data = row_keys
-        eta = self._predictors(draws, rows, key_new)
+        eta = self.row_predictors(draws, rows, key_new)
         mean = self.response_means(draws, rows, eta)
         if not self.design.levels:
             mean = mean * trials
@@ -417,7 +405,7 @@ class Glmm(Model):
         require(bool(by_name), "formula", expected, repr(self.design.formula))
         return summarise_draws(by_name, level)
 
-    @_use_precision_of_fit
+    @use_precision_of_fit
     def log_lik(
         self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000, *, table: Any = None
     ) -> Float[np.ndarray, "S N"]:

@@ -1,0 +1,222 @@
+"""Rows at which answers are given: those of training, of another table, or of a grid of values."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from vijax.checks import require
+from vijax.data.schema.typed_columns import TypedColumn, TypedTable, typed_table
+from vijax.models.formulas.answers.variables import (
+    Variable,
+    find_variable,
+    group_columns,
+    term_columns,
+    with_column,
+)
+from vijax.numerals import format_number
+
+MOST_CELLS = 1_000_000
+"""Most rows of a grid."""
+WORDS = ("rows", "typical", "balanced")
+"""What `newdata` may be beside a table: the rows of training; one row of means and of most frequent
+levels; all combinations of levels, with numbers at their means."""
+
+
+class Grid(NamedTuple):
+    """Rows at which answers are given.
+
+    Attributes:
+      table: the rows.
+      weights: weights of the rows in averages.
+      columns: the columns whose values vary by `at`, or by a grid, in order.
+      is_grid: True for typical or balanced rows.
+      has_groups: True if the rows name their groups.
+      words: the rows in words.
+    """
+
+    table: TypedTable
+    weights: Float[np.ndarray, " N"]
+    columns: tuple[str, ...]
+    is_grid: bool
+    has_groups: bool
+    words: str
+
+
+def make_grid(model: Any, newdata: Any, at: Mapping[str, Any] | None) -> Grid:
+    """The rows of `newdata`, and of `at`, as `Glmm.predictions` describes them."""
+    if at is None:
+        at = {}
+    require(isinstance(at, Mapping), "at", "values by column: {'x': [1, 2]}", type(at).__name__)
+    if newdata is None:
+        newdata = WORDS[bool(at)]
+    is_word = isinstance(newdata, str) and newdata in WORDS
+    groups = group_columns(model)
+    if is_word and newdata != "rows":
+        columns, words = _representative_columns(model, newdata, at)
+        table = _cross(model, columns)
+        has_groups = set(groups) <= set(at)
+        varied = tuple(name for name, column in columns.items() if len(column.values) > 1)
+        listed = tuple(dict.fromkeys((*at, *varied)))
+        table, _ = _with_group_columns(model, table)
+        return Grid(table, np.ones(len(table)), listed, True, has_groups, words)
+    if is_word:
+        table, weights, has_groups, words = model.table, model.weights, True, "the rows of training"
+    else:
+        table = typed_table(newdata, model.schema.labels, model.schema.numbers)
+        table, lacks_groups = _with_group_columns(model, table)
+        weights, has_groups = np.ones(len(table)), not lacks_groups
+        words = f"the {len(table):,} rows of newdata"
+    if at:
+        table, weights = _with_values(model, table, weights, at)
+    return Grid(table, weights, tuple(at), False, has_groups, words)
+
+
+def _with_group_columns(model: Any, table: TypedTable) -> tuple[TypedTable, bool]:
+    """The table with the columns that name groups, and True if it lacked one: its cells are then
+    those of a row of training, and are not used."""
+    lacking = [name for name in group_columns(model) if name not in table]
+    for name in lacking:
+        training = model.table.column("table", name)
+        table = with_column(table, training.rows(np.zeros(len(table), int)))
+    return table, bool(lacking)
+
+
+def _representative_columns(
+    model: Any, word: str, at: Mapping[str, Any]
+) -> tuple[dict[str, TypedColumn], str]:
+    """The distinct values of each column of a grid, and the fixed ones in words."""
+    columns: dict[str, TypedColumn] = {}
+    fixed = []
+    named = [name for name in at if name not in term_columns(model)]
+    for name in (*term_columns(model), *named):
+        variable = find_variable(model, name, "at")
+        if name in at:
+            columns[name] = values_column(variable, at[name], "at")
+        elif word == "balanced" and (variable.names or variable.is_binary):
+            columns[name] = _all_levels(variable)
+        else:
+            columns[name], text = _typical(variable)
+            fixed.append(text)
+    words = {"typical": "representative values", "balanced": "a balanced grid of levels"}[word]
+    if fixed:
+        words += f" ({', '.join(fixed)})"
+    return columns, words
+
+
+def _all_levels(variable: Variable) -> TypedColumn:
+    if variable.is_binary:
+        return variable.at_numbers(np.array([0.0, 1.0]))
+    return variable.at_levels(np.arange(len(variable.names)))
+
+
+def _typical(variable: Variable) -> tuple[TypedColumn, str]:
+    """The mean of numbers, the most frequent of levels and of 0 and 1; and its words."""
+    name = variable.name
+    if variable.names:
+        code = variable.most_frequent()
+        return variable.at_levels(np.array([code])), f"{name} = {variable.names[code]!r}"
+    value = variable.centre
+    if variable.is_binary:
+        value = float(value > 0.5)
+    return variable.at_numbers(np.array([value])), f"{name} = {format_number(value)}"
+
+
+def values_column(variable: Variable, values: Any, argument: str) -> TypedColumn:
+    """One value or several as a column; ValueError for levels that training does not have."""
+    cells = [values]
+    if np.ndim(values):
+        cells = list(values)
+    require(bool(cells), argument, f"a value of {variable.name!r} or more", "none")
+    if variable.names:
+        codes = [variable.code(cell, argument) for cell in cells]
+        return variable.at_levels(np.array(codes))
+    numbers = TypedColumn(variable.name, np.array(cells)).numbers()
+    finite = np.isfinite(numbers)
+    require(finite, argument, f"finite numbers for {variable.name!r}", repr(values))
+    return variable.at_numbers(numbers)
+
+
+def _cross(model: Any, columns: Mapping[str, TypedColumn]) -> TypedTable:
+    """All combinations of the values of columns; the last column varies first."""
+    sizes = [len(column.values) for column in columns.values()]
+    total = int(np.prod(sizes, dtype=float))
+    expected = f"a grid of at most {MOST_CELLS:,} rows"
+    require(total <= MOST_CELLS, "at", expected, f"{total:,}", "Leave values or columns out.")
+    places = np.array(list(itertools.product(*map(range, sizes)))).reshape(total, len(sizes))
+    crossed = {name: column.rows(places[:, i]) for i, (name, column) in enumerate(columns.items())}
+    return TypedTable(crossed, total)
+
+
+def _with_values(
+    model: Any, table: TypedTable, weights: np.ndarray, at: Mapping[str, Any]
+) -> tuple[TypedTable, np.ndarray]:
+    """Every row at all combinations of the values of `at`."""
+    columns = {
+        name: values_column(find_variable(model, name, "at"), values, "at")
+        for name, values in at.items()
+    }
+    combinations = _cross(model, columns)
+    size, copies = len(table), len(combinations)
+    repeated = table.rows(np.tile(np.arange(size), copies))
+    for name in columns:
+        values = combinations.columns[name].rows(np.repeat(np.arange(copies), size))
+        repeated = with_column(repeated, values)
+    return repeated, np.tile(weights, copies)
+
+
+class Cells(NamedTuple):
+    """Cells of a table by some of its columns.
+
+    Attributes:
+      code: the cell of each row.
+      labels: the value of each column in each cell.
+    """
+
+    code: Int[np.ndarray, " N"]
+    labels: dict[str, np.ndarray]
+
+    @property
+    def num_cells(self) -> int:
+        """Number of cells."""
+        return int(self.code.max(initial=-1)) + 1
+
+
+def make_cells(model: Any, table: TypedTable, by: Sequence[str]) -> Cells:
+    """The cells of rows by columns, in the order of levels, or of numbers."""
+    codes = []
+    values = []
+    for name in by:
+        known = list(table.columns)
+        remedy = "Columns that the formula does not read: pass newdata=table, which has them."
+        require(name in table, "by", f"a column of the table, of {known}", repr(name), remedy)
+        column = table.columns[name]
+        if column.kind == "number" and not column.missing.any():
+            distinct, code = np.unique(column.numbers(), return_inverse=True)
+        else:
+            levels = _levels(model, name, column)
+            distinct, code = (
+                np.array([*levels.names, ""], object),
+                levels.find_codes(column.labels()),
+            )
+            code = np.where(code < 0, len(levels.names), code)
+        codes.append(code)
+        values.append(distinct)
+    if not codes:
+        return Cells(np.zeros(len(table), int), {})
+    combinations, code = np.unique(np.stack(codes, 1), axis=0, return_inverse=True)
+    labels = {name: values[i][combinations[:, i]] for i, name in enumerate(by)}
+    return Cells(code.reshape(-1), labels)
+
+
+def _levels(model: Any, name: str, column: TypedColumn) -> Any:
+    """The levels of training where the formula has the column, else those of the table."""
+    if name in (*term_columns(model), *group_columns(model)):
+        levels = find_variable(model, name, "by").levels
+        if levels is not None and not (levels.find_codes(column.labels()) < 0).any():
+            return levels
+    return column.labels().levels()

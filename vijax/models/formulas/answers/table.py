@@ -1,0 +1,285 @@
+"""Tables of answers: estimates with intervals from draws, under labels."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from vijax.checks import require
+from vijax.numerals import format_number
+
+MOST_ROWS = 40
+"""Rows of a printed table."""
+MOST_DRAWS = 1 << 24
+"""Most numbers of draws that a table keeps."""
+MOST_PAIRS = 100_000
+Kind = Literal["difference", "ratio", "lift", "odds_ratio", "log_ratio", "log_odds_ratio"]
+
+
+class Comparison(NamedTuple):
+    """A comparison of two numbers.
+
+    Attributes:
+      compare: (high, low) -> the comparison.
+      null: its value where both are equal.
+      words: what it is, in the plural.
+      sign: the sign between the names of the two.
+    """
+
+    compare: Callable[[Any, Any], Any]
+    null: float
+    words: str
+    sign: str
+
+
+def _odds(x: Any) -> Any:
+    return x / (1 - x)
+
+
+COMPARISONS: dict[str, Comparison] = {
+    "difference": Comparison(lambda high, low: high - low, 0.0, "Differences", "-"),
+    "ratio": Comparison(lambda high, low: high / low, 1.0, "Ratios", "/"),
+    "lift": Comparison(lambda high, low: high / low - 1, 0.0, "Relative differences", "/"),
+    "odds_ratio": Comparison(lambda h, low: _odds(h) / _odds(low), 1.0, "Ratios of odds", "/"),
+    "log_ratio": Comparison(lambda h, low: np.log(h / low), 0.0, "Logarithms of ratios", "/"),
+    "log_odds_ratio": Comparison(
+        lambda h, low: np.log(_odds(h) / _odds(low)), 0.0, "Logarithms of ratios of odds", "/"
+    ),
+}
+"""Comparisons by name."""
+
+
+def find_comparison(kind: str) -> Comparison:
+    """A comparison by its name; ValueError for another."""
+    require(kind in COMPARISONS, "kind", f"one of {list(COMPARISONS)}", repr(kind))
+    return COMPARISONS[kind]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class AnswerTable:
+    """Estimates with intervals; it prints as a table.
+
+    Attributes:
+      labels: columns that say what each row is, by name, (M,) each.
+      mean: posterior means.
+      sd: posterior standard deviations.
+      low: lower ends of the central intervals.
+      median: posterior medians.
+      high: upper ends of the central intervals.
+      null: the value of no difference; None for estimates that are no comparisons.
+      above: the posterior probability of more than `null`; None without it.
+      level: probability of the intervals.
+      num_draws: number of draws of the posterior.
+      notes: what the numbers are, and how effects of groups enter.
+      draws: the draws, (S, M); None where they would have more than 16 million numbers.
+    """
+
+    labels: dict[str, np.ndarray]
+    mean: Float[np.ndarray, " M"]
+    sd: Float[np.ndarray, " M"]
+    low: Float[np.ndarray, " M"]
+    median: Float[np.ndarray, " M"]
+    high: Float[np.ndarray, " M"]
+    null: float | None
+    above: Float[np.ndarray, " M"] | None
+    level: float
+    num_draws: int
+    notes: tuple[str, ...] = ()
+    draws: Float[np.ndarray, "S M"] | None = None
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """The columns of the table by name, labels first."""
+        low, high = (f"{100 * (0.5 + side * 0.5 * self.level):g} %" for side in (-1, 1))
+        numbers = {"mean": self.mean, "sd": self.sd, low: self.low, "50 %": self.median}
+        columns = {**self.labels, **numbers, high: self.high}
+        if self.above is not None:
+            columns[f"P(> {self.null:g})"] = self.above
+        return columns
+
+    def to_frame(self) -> Any:
+        """Returns a `pandas.DataFrame`; ImportError without pandas."""
+        from vijax.extras import require_extra
+
+        return require_extra("pandas").DataFrame(self.columns())
+
+    def pairwise(
+        self, kind: Kind = "difference", *, by: str | Sequence[str] = (), base: Any = None
+    ) -> AnswerTable:
+        """Contrasts of all pairs of rows: the later against the earlier one.
+
+        Args:
+          kind: "difference", "ratio", "lift" (a ratio less one), "odds_ratio", "log_ratio" or
+            "log_odds_ratio".
+          by: labels within whose values pairs are made; categories of the response are among them.
+          base: a value of the first label that is left: pairs with this row alone.
+
+        Raises:
+          ValueError: labels that the table does not have, or no draws.
+        """
+        comparison = find_comparison(kind)
+        require(self.draws is not None, "table", "one with draws", f"{len(self):,} rows without")
+        by = names_of_labels(by)
+        within = [*by, *(name for name in self.labels if name == "category" and name not in by)]
+        unknown = [name for name in by if name not in self.labels]
+        require(not unknown, "by", f"labels of the table, of {list(self.labels)}", unknown)
+        free = [name for name in self.labels if name not in within]
+        require(bool(free), "by", "labels that leave one to compare", list(self.labels))
+        pairs = self._pairs(within, free, base)
+        low, high = (np.array([pair[side] for pair in pairs], int) for side in (0, 1))
+        names = [" ".join(str(self.labels[name][i]) for name in free) for i in range(len(self))]
+        contrasts = [f"{names[j]} {comparison.sign} {names[i]}" for i, j in pairs]
+        labels = {"contrast": np.array(contrasts, object)}
+        labels |= {name: self.labels[name][low] for name in within}
+        assert self.draws is not None
+        values = comparison.compare(self.draws[:, high], self.draws[:, low])
+        notes = (f"{comparison.words} of rows.", *self.notes)
+        return summarise(labels, values, self.level, comparison.null, notes)
+
+    def _pairs(
+        self, within: Sequence[str], free: Sequence[str], base: Any
+    ) -> list[tuple[int, int]]:
+        cells: dict[tuple[Any, ...], list[int]] = {}
+        for i in range(len(self)):
+            cells.setdefault(tuple(self.labels[name][i] for name in within), []).append(i)
+        is_base = np.array([str(value) == str(base) for value in self.labels[free[0]]], bool)
+        if base is not None:
+            values = list(dict.fromkeys(map(str, self.labels[free[0]])))
+            require(is_base.any(), "base", f"a value of {free[0]!r}, of {values}", repr(base))
+            pairs = [(i, j) for rows in cells.values() for i in rows for j in rows if is_base[i]]
+            return [(i, j) for i, j in pairs if not is_base[j]]
+        pairs = [(i, j) for rows in cells.values() for i in rows for j in rows if i < j]
+        remedy = "Pass by= or base=."
+        require(
+            len(pairs) <= MOST_PAIRS, "table", f"at most {MOST_PAIRS:,} pairs", len(pairs), remedy
+        )
+        return pairs
+
+    def __repr__(self) -> str:
+        rows = [["", *map(str, self.columns())], *self._cells()]
+        rows = [row[1:] for row in rows]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        num_labels = len(self.labels)
+        lines = []
+        for row in rows:
+            texts = map(str.ljust, row[:num_labels], widths)
+            numbers = map(str.rjust, row[num_labels:], widths[num_labels:])
+            lines.append("  ".join([*texts, *numbers]).rstrip())
+        num_omitted = len(self) - (len(rows) - 1)
+        if num_omitted > 0:
+            lines.append(f"... and {num_omitted:,} more rows: to_frame() has all of them")
+        error = f"means are known to {self.num_draws**-0.5:.2g} of their sds"
+        return "\n".join([*lines, *self.notes, f"By {self.num_draws:,} draws of q: {error}."])
+
+    def _cells(self) -> Iterator[list[str]]:
+        """The cells of the printed rows, behind an empty one."""
+        half = 0.5 * (self.high - self.low)
+        spreads = np.where((half > 0) & (half < self.sd), half, self.sd)
+        columns = self.columns()
+        for i in range(min(len(self), MOST_ROWS)):
+            cells = [label_text(x[i]) for x in self.labels.values()]
+            for name, x in columns.items():
+                if name.startswith("P("):
+                    cells.append(f"{x[i]:.3f}")
+                elif name not in self.labels:
+                    cells.append(format_number(float(x[i]), float(spreads[i])))
+            yield ["", *cells]
+
+
+def label_text(value: Any) -> str:
+    """A label as text; numbers with four digits.
+
+    >>> label_text(0.333333), label_text("b"), label_text(2010.0)
+    ('0.3333', 'b', '2010')
+    """
+    if isinstance(value, float | np.floating):
+        return format_number(float(value))
+    return str(value)
+
+
+def names_of_labels(names: str | Sequence[str] | None) -> list[str]:
+    """One name or several as a list."""
+    if names is None:
+        return []
+    if isinstance(names, str):
+        return [names]
+    return list(names)
+
+
+def summarise(
+    labels: Mapping[str, np.ndarray],
+    draws: Float[np.ndarray, "S M"],
+    level: float,
+    null: float | None = None,
+    notes: Sequence[str] = (),
+) -> AnswerTable:
+    """The table of draws.
+
+    >>> print(summarise({"h": np.array(["a", "b"])}, np.arange(6.0).reshape(3, 2), 0.5, 0.0, ["Two rows."]))
+    h  mean  sd  25 %  50 %  75 %  P(> 0)
+    a     2   2     1     2     3   0.667
+    b     3   2     2     3     4   1.000
+    Two rows.
+    By 3 draws of q: means are known to 0.58 of their sds.
+    """
+    require(0 < level < 1, "level", "a probability between 0 and 1", level)
+    draws = np.asarray(draws, float)
+    ends = [0.5 - 0.5 * level, 0.5, 0.5 + 0.5 * level]
+    with np.errstate(invalid="ignore"):
+        low, median, high = np.quantile(draws, ends, axis=0)
+        mean, sd = draws.mean(0), draws.std(0, ddof=min(1, len(draws) - 1))
+    above = None
+    if null is not None:
+        above = (draws > null).mean(0)
+    kept_draws = None
+    if draws.size <= MOST_DRAWS:
+        kept_draws = draws
+    return AnswerTable(
+        labels=dict(labels),
+        mean=mean,
+        sd=sd,
+        low=low,
+        median=median,
+        high=high,
+        null=null,
+        above=above,
+        level=level,
+        num_draws=len(draws),
+        notes=tuple(notes),
+        draws=kept_draws,
+    )
+
+
+def join(tables: Sequence[AnswerTable], notes: Sequence[str] = ()) -> AnswerTable:
+    """Tables with the same labels, one below the other."""
+    first = tables[0]
+    stack = lambda name: np.concatenate([getattr(table, name) for table in tables])
+    draws = above = None
+    if sum(len(table) for table in tables) * first.num_draws <= MOST_DRAWS:
+        draws = np.concatenate([table.draws for table in tables if table.draws is not None], 1)
+    if first.null is not None:
+        above = stack("above")
+    labels = {
+        name: np.concatenate([np.asarray(table.labels[name]) for table in tables])
+        for name in first.labels
+    }
+    return AnswerTable(
+        labels=labels,
+        mean=stack("mean"),
+        sd=stack("sd"),
+        low=stack("low"),
+        median=stack("median"),
+        high=stack("high"),
+        null=first.null,
+        above=above,
+        level=first.level,
+        num_draws=first.num_draws,
+        notes=tuple(notes),
+        draws=draws,
+    )
