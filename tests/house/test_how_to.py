@@ -23,6 +23,7 @@ BEFORE = {
     "formulas": "import pandas\nfrom tests.models.mixed_tables import SLEEP\ntable = "
     "pandas.DataFrame(SLEEP)\n"
     "formula = 'reaction ~ days + (1 | subject)'",
+    "effects": "from tests.models.mixed_tables import CATTLE as table",
     "hierarchies": "",
     "grow": MODEL + "y = rng.normal(size=(60, 2)) + 9.0 * (np.arange(60) % 2)[:, None]",
     "own-data": MODEL

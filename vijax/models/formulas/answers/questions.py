@@ -152,6 +152,8 @@ class Scene:
         """What the numbers are, on which rows, and how the effects of groups enter."""
         target = " of ".join([*words, _target(self.model, self.request.scale)])
         over = f"averaged over {self.grid.words}"
+        if words and words[0] not in ("Differences", "Slopes"):
+            over = f"of averages over {self.grid.words}"
         if not self.is_average:
             over = f"at {self.grid.words}"
         if self.is_average and not np.all(self.grid.weights == 1):
@@ -231,10 +233,7 @@ def comparisons(
     for name, change in changes.items():
         settings = make_settings(find_variable(model, name, "columns"), change, comparison.sign)
         tables += _compare(scene, settings, comparison)
-    words = comparison.words
-    if kind != "difference" and scene.is_average:
-        words += " of averages"
-    return join(tables, scene.notes(words))
+    return join(tables, scene.notes(comparison.words))
 
 
 def slopes(model: Any, draws: Draws, key: Any, request: Request, columns: Any) -> AnswerTable:

@@ -139,7 +139,7 @@ class AnswerTable:
         labels |= {name: self.labels[name][low] for name in within}
         assert self.draws is not None
         values = comparison.compare(self.draws[:, high], self.draws[:, low])
-        notes = (f"{comparison.words} of rows.", *self.notes)
+        notes = (f"{comparison.words} between rows.", *self.notes)
         return summarise(labels, values, self.level, comparison.null, notes)
 
     def _pairs(

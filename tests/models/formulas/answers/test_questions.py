@@ -1,0 +1,322 @@
+"""Answers of a regression at given draws, against arithmetic on the columns written out by hand,
+and against quadrature."""
+
+import jax
+import numpy as np
+import pytest
+from scipy import integrate, special, stats
+
+import vijax as vi
+from vijax.models.formulas.answers import means, questions
+from vijax.models.formulas.answers.questions import Request
+from vijax.models.formulas.draws import Draws
+from vijax.models.formulas.form import SDS
+
+RNG = np.random.default_rng(0)
+N, S = 60, 7
+TABLE = {
+    "y": RNG.normal(size=N),
+    "count": RNG.poisson(3.0, N),
+    "yes": RNG.integers(0, 2, N),
+    "k": RNG.integers(0, 5, N),
+    "n": np.full(N, 6),
+    "grade": RNG.integers(0, 3, N),
+    "kind": RNG.choice(["red", "green", "blue"], N),
+    "x": RNG.uniform(0.5, 3.0, N),
+    "z": RNG.normal(size=N),
+    "one": RNG.integers(0, 2, N),
+    "t": RNG.uniform(1.0, 9.0, N),
+    "h": RNG.choice(["a", "b", "c"], N),
+    "g": RNG.permutation(np.repeat([f"g{i}" for i in range(6)], 10)),
+    "w": RNG.integers(1, 4, N).astype(float),
+}
+KEY = jax.random.key(0)
+
+
+def drawn(model, more=(), sds=1.0):
+    """Draws of a model made by hand, with effects of groups of these sds."""
+    rng = np.random.default_rng(1)
+    named = {name: 0.5 * rng.normal(size=S) for name in model.density_form.labels}
+    named |= dict(more)
+    effects, values = {}, {}
+    for factor, term in zip(model.design.factors, model.density_form.effects, strict=True):
+        sd = sds * rng.uniform(0.5, 1.5, (S, len(term.labels)))
+        values[SDS + term.name] = sd * np.array(term.sizes) / model.density_form.units.size
+        effects[factor.name] = sd[:, None] * rng.normal(size=(S, len(factor.levels), sd.shape[1]))
+        for name, x in zip(term.sd_names(), sd.T, strict=True):
+            named[name] = x
+    return Draws(named, effects, values)
+
+
+def ask(model, draws, what=None, kind="difference", slope=False, **request):
+    request = Request(**request)
+    if slope:
+        return questions.slopes(model, draws, KEY, request, what)
+    if what is None:
+        return questions.predictions(model, draws, KEY, request)
+    return questions.comparisons(model, draws, KEY, request, what, kind)
+
+
+def column(draws, name):
+    return draws.named[name][:, None]
+
+
+def test_a_difference_of_probabilities_is_averaged_over_rows_by_their_weights():
+    model = vi.glmm("yes ~ x * h + (1 | g)", TABLE, family="bernoulli", weights="w")
+    draws = drawn(model)
+    group = np.searchsorted(model.design.factors[0].levels, TABLE["g"])
+    u = draws.effects["g"][:, group, 0]
+
+    def chance(x, h):
+        eta = column(draws, "Intercept") + column(draws, "x") * x + u
+        for level in "bc":
+            slope = column(draws, f"h[{level}]") + column(draws, f"x:h[{level}]") * x
+            eta = eta + slope * (h == level)
+        return 1 / (1 + np.exp(-eta))
+
+    x, h, w = TABLE["x"], TABLE["h"], TABLE["w"]
+    mean = lambda p, rows=slice(None): (p[:, rows] * w[rows]).sum(1) / w[rows].sum()
+    found = ask(model, draws, {"h": None, "x": 2})
+    expected = [chance(x, level) - chance(x, "a") for level in "bc"]
+    expected = np.stack([mean(p) for p in [*expected, chance(x + 2, h) - chance(x, h)]], 1)
+    np.testing.assert_allclose(found.draws, expected, rtol=1e-5)
+    assert found.labels["contrast"].tolist() == ["b - a", "c - a", "+2"]
+    np.testing.assert_allclose(found.mean, expected.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(found.above, (expected > 0).mean(0))
+    # ratios of averages, within the levels of another column, and odds ratios
+    found = ask(model, draws, {"x": (1, 2)}, "ratio", by="h")
+    parts = [h == level for level in "abc"]
+    ratio = [mean(chance(2, h), rows) / mean(chance(1, h), rows) for rows in parts]
+    np.testing.assert_allclose(found.draws, np.stack(ratio, 1), rtol=1e-5)
+    odds = lambda p: p / (1 - p)
+    found = ask(model, draws, {"h": ("c", "b")}, "odds_ratio")
+    ratio = odds(mean(chance(x, "b"))) / odds(mean(chance(x, "c")))
+    np.testing.assert_allclose(found.draws[:, 0], ratio, rtol=1e-5)
+    # at each row, and of a typical group
+    found = ask(model, draws, {"h": ("c", "b")}, average=False)
+    np.testing.assert_allclose(found.draws, chance(x, "b") - chance(x, "c"), rtol=1e-4, atol=1e-7)
+    u = 0 * u
+    found = ask(model, draws, {"h": "sequential"}, groups="zero")
+    pairs = [mean(chance(x, j) - chance(x, i)) for i, j in ("ab", "bc")]
+    np.testing.assert_allclose(found.draws, np.stack(pairs, 1), rtol=1e-5)
+    assert "left out" in found.notes[0]
+    assert "by their weights" in found.notes[0]
+
+
+def test_transformed_columns_are_moved_in_their_own_units():
+    model = vi.glmm(
+        "count ~ np.log(x) * z + poly(x, 2, raw=True) + offset(log(t))", TABLE, "poisson"
+    )
+    draws = drawn(model)
+    names = ["Intercept", "log(x)", "z", "poly(x, 2, raw=True)[0]", "poly(x, 2, raw=True)[1]"]
+    labels = list(model.density_form.labels)
+    interaction = next(name for name in labels if ":" in name)
+    first, second = (name for name in labels if name.startswith("poly"))
+    log_x = next(name for name in labels if "log" in name and ":" not in name)
+    assert len(labels) == len(names) + 1
+
+    def mean(x, z):
+        b = {name: column(draws, name) for name in labels}
+        eta = b["Intercept"] + b[log_x] * np.log(x) + b["z"] * z
+        eta = eta + b[interaction] * np.log(x) * z + b[first] * x + b[second] * x**2
+        return TABLE["t"] * np.exp(eta)
+
+    x, z = TABLE["x"], TABLE["z"]
+    found = ask(model, draws, {"x": 0.5, "z": "sd"})
+    up = [mean(x + 0.5, z) - mean(x, z), mean(x, z + z.std()) - mean(x, z)]
+    np.testing.assert_allclose(found.draws, np.stack([y.mean(1) for y in up], 1), rtol=1e-9)
+    # the derivative by x, written out
+    b = {name: column(draws, name) for name in labels}
+    slope = (b[log_x] + b[interaction] * z) / x + b[first] + 2 * b[second] * x
+    found = ask(model, draws, "x", slope=True)
+    np.testing.assert_allclose(found.draws[:, 0], (slope * mean(x, z)).mean(1), rtol=1e-6)
+    found = ask(model, draws, "x", slope=True, average=False)
+    np.testing.assert_allclose(found.draws, slope * mean(x, z), rtol=1e-5)
+    found = ask(model, draws, ["t"], slope=True, at={"t": [2, 4], "x": 1, "z": 0})
+    by_t = np.exp(b["Intercept"] + b[first] + b[second])
+    np.testing.assert_allclose(found.draws, np.repeat(by_t, 2, 1), rtol=1e-6)
+
+
+def test_effects_of_groups_are_integrated_over_their_law():
+    model = vi.glmm("yes ~ x + (x || g)", TABLE, family="bernoulli")
+    for sds in (0.3, 1.0, 6.0):
+        draws = drawn(model, sds=sds)
+        found = ask(model, draws, at={"x": [0.5, 3.0]})
+        assert "integrated over their law" in found.notes[0]
+        for s in range(S):
+            for i, x in enumerate((0.5, 3.0)):
+                eta = draws.named["Intercept"][s] + draws.named["x"][s] * x
+                sd = np.hypot(draws.named["1|g_sigma"][s], x * draws.named["x|g_sigma"][s])
+                law = lambda v, eta=eta, sd=sd: special.expit(eta + sd * v) * stats.norm.pdf(v)
+                exact = integrate.quad(law, -12, 12, epsabs=1e-12, limit=200)[0]
+                assert found.draws[s, i] == pytest.approx(exact, abs=1e-8)
+
+
+@pytest.mark.parametrize("family", ["poisson", "hurdle_poisson", "lognormal"])
+def test_integrals_of_means_behind_a_logarithm(family):
+    table = {**TABLE, "count": TABLE["count"] + (family == "lognormal")}
+    model = vi.glmm("count ~ x + (1 | g)", table, family=family)
+    more = {"psi": np.full(S, 0.7), "sigma": np.full(S, 0.4)}
+    draws = drawn(model, {name: more[name] for name in model.law.aux}, 2.0)
+    found = ask(model, draws, at={"x": 1.0})
+    eta = draws.named["Intercept"] + draws.named["x"]
+    sd = draws.named["1|g_sigma"]
+    if family != "hurdle_poisson":
+        exact = np.exp(eta + 0.5 * sd**2 + 0.08 * (family == "lognormal"))
+    else:
+        mean = lambda x: 0.7 * np.exp(x) / -np.expm1(-np.exp(x))
+        law = lambda v, e, sd: mean(e + sd * v) * stats.norm.pdf(v)
+        exact = [
+            integrate.quad(law, -9, 18, (e, s), limit=400)[0] for e, s in zip(eta, sd, strict=True)
+        ]
+    np.testing.assert_allclose(found.draws[:, 0], exact, rtol=2e-5)
+
+
+def test_categories_are_answered_one_by_one():
+    model = vi.glmm("grade ~ x + (1 | g)", TABLE, family="cumulative")
+    cuts = {f"threshold[{i}]": np.linspace(-1, 0, S) + i for i in range(2)}
+    draws = drawn(model, cuts)
+    below = [special.expit(cuts[name] - draws.named["x"] * 2.0) for name in cuts]
+    expected = np.stack([below[0], below[1] - below[0], 1 - below[1]], 1)
+    found = ask(model, draws, at={"x": 2.0}, groups="zero")
+    np.testing.assert_allclose(found.draws, expected, rtol=1e-6)
+    assert found.labels["category"].tolist() == ["0", "1", "2"]
+    found = ask(model, draws, {"x": (1, 2)}, groups="zero", newdata="typical")
+    np.testing.assert_allclose(found.draws.sum(1), 0, atol=1e-12)
+    found = ask(model, draws, {"x": (1, 2)}, scale="link")
+    np.testing.assert_allclose(found.draws[:, 0], draws.named["x"], rtol=1e-9)
+
+
+def test_named_categories_with_effects_of_groups_integrated_in_two_dimensions():
+    model = vi.glmm("kind ~ x + (1 | g)", TABLE, family="categorical")
+    draws = drawn(model)
+    assert model.design.levels == ("blue", "green", "red")
+    found = ask(model, draws, at={"x": 1.5})
+    eta = [draws.named[f"Intercept[{c}]"] + 1.5 * draws.named[f"x[{c}]"] for c in ("green", "red")]
+    sds = [draws.named[f"1|g_sigma[{c}]"] for c in ("green", "red")]
+    nodes = np.linspace(-8, 8, 401)
+    weight = stats.norm.pdf(nodes) * (nodes[1] - nodes[0])
+    for s in range(S):
+        first = eta[0][s] + sds[0][s] * nodes[:, None] + 0 * nodes
+        second = eta[1][s] + sds[1][s] * nodes + 0 * nodes[:, None]
+        p = special.softmax(np.stack([0 * first, first, second]), 0)
+        exact = np.einsum("kij,i,j->k", p, weight, weight)
+        np.testing.assert_allclose(found.draws[s], exact, atol=2e-5)
+    found = ask(model, draws, {"x": 1}, scale="link", newdata="typical")
+    assert found.labels["category"].tolist() == ["green", "red"]
+    np.testing.assert_allclose(found.draws[:, 1], draws.named["x[red]"], rtol=1e-9)
+
+
+def test_sobol_points_integrate_many_dimensions():
+    nodes, weights = means.many_dimensions(5)
+    assert weights.sum() == pytest.approx(1)
+    assert nodes.shape == (512, 5)
+    np.testing.assert_allclose(weights @ nodes**2, 1, atol=0.05)
+
+
+def test_successes_are_answered_as_probabilities_and_binary_numbers_from_0_to_1():
+    model = vi.glmm("p(k, n) ~ one + x", TABLE)
+    draws = drawn(model)
+    expit = lambda one, x: special.expit(
+        column(draws, "Intercept") + column(draws, "one") * one + column(draws, "x") * x
+    )
+    found = ask(model, draws, "one")
+    assert found.labels["contrast"].tolist() == ["1 - 0"]
+    expected = (expit(1, TABLE["x"]) - expit(0, TABLE["x"])).mean(1)
+    np.testing.assert_allclose(found.draws[:, 0], expected, rtol=1e-9)
+    found = ask(model, draws, newdata="balanced")
+    typical = np.hstack([expit(one, TABLE["x"].mean()) for one in (0, 1)])
+    np.testing.assert_allclose(found.draws, typical, rtol=1e-9)
+
+
+def test_marginal_means_are_over_a_balanced_grid_and_have_contrasts():
+    model = vi.glmm("y ~ x + h * kind", TABLE)
+    draws = drawn(model)
+    named = draws.named
+
+    def cell(h, kind):
+        names = ["Intercept", f"h[{h}]", f"kind[{kind}]", f"h[{h}]:kind[{kind}]"]
+        return sum(named[name] for name in names if name in named) + named["x"] * TABLE["x"].mean()
+
+    found = ask(model, draws, newdata="balanced", by="h")
+    expected = [np.mean([cell(h, kind) for kind in ("blue", "green", "red")], 0) for h in "abc"]
+    np.testing.assert_allclose(found.draws, np.stack(expected, 1), rtol=1e-9)
+    pairs = found.pairwise()
+    assert pairs.labels["contrast"].tolist() == ["b - a", "c - a", "c - b"]
+    np.testing.assert_allclose(pairs.draws[:, 2], expected[2] - expected[1], rtol=1e-6)
+    against = found.pairwise("ratio", base="b")
+    assert against.labels["contrast"].tolist() == ["a / b", "c / b"]
+    both = ask(model, draws, newdata="balanced", by=["h", "kind"]).pairwise(by="kind")
+    assert len(both) == 9
+    difference = cell("c", "red") - cell("a", "red")
+    place = np.flatnonzero((both.labels["kind"] == "red") & (both.labels["contrast"] == "c - a"))
+    np.testing.assert_allclose(both.draws[:, place[0]], difference, rtol=1e-6)
+
+
+def test_rows_of_another_table_by_a_column_that_the_formula_does_not_read():
+    model = vi.glmm("y ~ x + C(one) + (1 | g)", TABLE)
+    draws = drawn(model)
+    new = {"x": [1.0, 2.0, 3.0], "one": [0, 1, 1], "site": ["v", "u", "v"]}
+    found = ask(model, draws, newdata=new, by="site")
+    assert found.labels["site"].tolist() == ["u", "v"]
+    assert "integrated" in found.notes[0]  # the table names no groups
+    b = draws.named
+    eta = [b["Intercept"] + b["x"] * x + b["C(one)[1]"] * (x > 1) for x in (1.0, 2.0, 3.0)]
+    np.testing.assert_allclose(found.draws, np.stack([eta[1], (eta[0] + eta[2]) / 2], 1))
+    found = ask(model, draws, newdata={**new, "g": ["g0", "g1", "new"]})
+    assert "1 row of 1 group of g" in found.notes[1]
+    found = ask(model, draws, "one", newdata=new, at={"x": [5.0, 6.0]})
+    assert found.labels["x"].tolist() == [5.0, 6.0]
+    np.testing.assert_allclose(found.draws, np.repeat(column(draws, "C(one)[1]"), 2, 1))
+
+
+def test_parts_of_rows_give_the_answers_of_all(monkeypatch):
+    from vijax.models.formulas import glmm_model
+
+    model = vi.glmm("yes ~ x * h + (1 | g)", TABLE, family="bernoulli")
+    draws = drawn(model)
+    asked = [
+        ("h", {"by": "kind", "newdata": TABLE}),
+        ("x", {"average": False}),
+        (None, {"groups": "new", "average": False}),
+    ]
+    together = [ask(model, draws, what, **request) for what, request in asked]
+    monkeypatch.setattr(glmm_model, "AT_ONCE", S * 7)
+    for (what, request), table in zip(asked, together, strict=True):
+        by_parts = ask(model, draws, what, **request)
+        np.testing.assert_allclose(by_parts.draws, table.draws, rtol=1e-10)
+        for name, x in table.labels.items():
+            np.testing.assert_array_equal(by_parts.labels[name], x)
+
+
+@pytest.mark.parametrize(
+    ("what", "request_", "said"),
+    [
+        ("xx", {}, r"columns: expected columns of the terms, of \['x', 'h', 'g'\], got 'xx'"),
+        ({"h": "pairs"}, {}, "columns: expected for 'h' \"base\""),
+        ({"x": "big"}, {}, "columns: expected for 'x' a number"),
+        ({"h": ("a", "q")}, {}, r"levels of 'h', \['a', 'b', 'c'\], got 'q'"),
+        ("h", {"by": "site"}, "by: expected a column of the table.*newdata=table"),
+        ("h", {"at": {"h": "q"}}, "at: expected levels of 'h'"),
+        ("h", {"newdata": "typical", "groups": "same"}, "groups: expected rows with the groups"),
+        ("h", {"groups": "all"}, "groups: expected one of"),
+        ("h", {"scale": "odds"}, "scale: expected one of"),
+        ("h", {"level": 1.5}, "level: expected a probability"),
+        ("h", {"by": "x", "average": False}, "average: expected True"),
+    ],
+)
+def test_questions_that_have_no_answer_say_what_was_expected(what, request_, said):
+    model = vi.glmm("y ~ x + h + (1 | g)", TABLE)
+    with pytest.raises(ValueError, match=said):
+        ask(model, drawn(model), what, **request_)
+    if what == "h" and not request_:
+        with pytest.raises(ValueError, match="columns of numbers, got 'h' of levels"):
+            ask(model, drawn(model), "h", slope=True)
+
+
+def test_odds_and_ratios_are_of_probabilities_and_means():
+    model = vi.glmm("y ~ x", TABLE)
+    with pytest.raises(ValueError, match="means, which are no probabilities"):
+        ask(model, drawn(model), "x", "odds_ratio")
+    with pytest.raises(ValueError, match='"difference" of predictors'):
+        ask(model, drawn(model), "x", "ratio", scale="link")
