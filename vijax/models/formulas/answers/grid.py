@@ -92,8 +92,8 @@ def _representative_columns(
     """The distinct values of each column of a grid, and the fixed ones in words."""
     columns: dict[str, TypedColumn] = {}
     fixed = []
-    named = [name for name in at if name not in term_columns(model)]
-    for name in (*term_columns(model), *named):
+    extra_columns = [name for name in at if name not in term_columns(model)]
+    for name in (*term_columns(model), *extra_columns):
         variable = find_variable(model, name, "at")
         if name in at:
             columns[name] = values_column(variable, at[name], "at")
@@ -110,8 +110,8 @@ def _representative_columns(
 
 def _all_levels(variable: Variable) -> TypedColumn:
     if variable.is_binary:
-        return variable.at_numbers(np.array([0.0, 1.0]))
-    return variable.at_levels(np.arange(len(variable.names)))
+        return variable.number_column(np.array([0.0, 1.0]))
+    return variable.level_column(np.arange(len(variable.names)))
 
 
 def _typical(variable: Variable) -> tuple[TypedColumn, str]:
@@ -119,11 +119,11 @@ def _typical(variable: Variable) -> tuple[TypedColumn, str]:
     name = variable.name
     if variable.names:
         code = variable.most_frequent()
-        return variable.at_levels(np.array([code])), f"{name} = {variable.names[code]!r}"
+        return variable.level_column(np.array([code])), f"{name} = {variable.names[code]!r}"
     value = variable.centre
     if variable.is_binary:
         value = float(value > 0.5)
-    return variable.at_numbers(np.array([value])), f"{name} = {format_number(value)}"
+    return variable.number_column(np.array([value])), f"{name} = {format_number(value)}"
 
 
 def values_column(variable: Variable, values: Any, argument: str) -> TypedColumn:
@@ -134,11 +134,11 @@ def values_column(variable: Variable, values: Any, argument: str) -> TypedColumn
     require(bool(cells), argument, f"a value of {variable.name!r} or more", "none")
     if variable.names:
         codes = [variable.code(cell, argument) for cell in cells]
-        return variable.at_levels(np.array(codes))
+        return variable.level_column(np.array(codes))
     numbers = TypedColumn(variable.name, np.array(cells)).numbers()
     finite = np.isfinite(numbers)
     require(finite, argument, f"finite numbers for {variable.name!r}", repr(values))
-    return variable.at_numbers(numbers)
+    return variable.number_column(numbers)
 
 
 def _cross(model: Any, columns: Mapping[str, TypedColumn]) -> TypedTable:
@@ -191,9 +191,11 @@ def make_cells(model: Any, table: TypedTable, by: Sequence[str]) -> Cells:
     codes = []
     values = []
     for name in by:
-        known = list(table.columns)
+        column_names = list(table.columns)
         remedy = "Columns that the formula does not read: pass newdata=table, which has them."
-        require(name in table, "by", f"a column of the table, of {known}", repr(name), remedy)
+        require(
+            name in table, "by", f"a column of the table, of {column_names}", repr(name), remedy
+        )
         column = table.columns[name]
         if column.kind == "number" and not column.missing.any():
             distinct, code = np.unique(column.numbers(), return_inverse=True)

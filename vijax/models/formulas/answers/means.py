@@ -28,11 +28,11 @@ GROUP_WORDS = {
 REACH = 8.5
 """Standard deviations that the trapezoid rule reaches; beyond, the normal law has 1e-17."""
 WIDEST = 0.7
-"""Largest step of the trapezoid rule, in standard deviations: its error is 1e-17 for polynomials."""
+"""Largest step of the trapezoid rule, in standard deviations: 1e-17 off for polynomials."""
 STEP_BY_SPREAD = 0.8
 """Step times the spread of the predictor. For the logistic function, whose poles lie at height pi,
-the error is near exp(-2 pi^2 / 0.8), 2e-11; for means of counts that are cut off at zero, with poles
-at pi / 2, near 4e-6."""
+the error is near exp(-2 pi^2 / 0.8), 2e-11; for means of counts that are cut off at zero, with
+poles at pi / 2, near 4e-6."""
 NODES_BY_DIMENSION = {1: 1, 2: 15, 3: 9}
 SOBOL = 512
 """Points in more dimensions."""
@@ -69,7 +69,7 @@ class Means:
             return design.against
         return design.levels
 
-    def at_rows(self, rows: Rows) -> Float[np.ndarray, "S N K"]:
+    def row_means(self, rows: Rows) -> Float[np.ndarray, "S N K"]:
         """The means of some rows; K is 1 for one mean a row."""
         if self.groups == "same":
             eta = self.model.row_predictors(self.draws, rows, self.key)
@@ -81,7 +81,7 @@ class Means:
             return self._with_axis(self._means(rows, self._one_predictor(eta)))
         return self._integral(rows, eta, self.effect_sds(rows))
 
-    def by_part(self, rows: Rows) -> list[slice]:
+    def row_parts(self, rows: Rows) -> list[slice]:
         """Parts of rows that are computed at once."""
         return self.model.row_parts(len(rows.offset), self.num_draws)
 
@@ -162,8 +162,8 @@ def averages(
     size = len(code)
     total = np.zeros((means.num_draws, count, max(len(means.categories), 1)))
     indicator = sp.csr_array((weights, (code, np.arange(size))), shape=(count, size))
-    for places in means.by_part(rows):
-        x = means.at_rows(rows.part(places))
+    for places in means.row_parts(rows):
+        x = means.row_means(rows.part(places))
         part = indicator[:, places]
         for k in range(x.shape[2]):
             total[:, :, k] += (part @ x[:, :, k].T).T

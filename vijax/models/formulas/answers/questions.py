@@ -102,7 +102,7 @@ class Scene:
             for new in rows.new_levels:
                 self.remarks[f"{new}: their effects are drawn from the law of groups."] = None
         else:
-            rows = _without_groups(rows)
+            rows = _clear_group_remarks(rows)
         self.remarks |= dict.fromkeys(rows.notes)
         return rows
 
@@ -144,9 +144,9 @@ class Scene:
 
     def parts(self, rows: Rows) -> Iterator[np.ndarray]:
         """Places of the rows that are computed at once."""
-        every = np.arange(len(rows.offset))
-        for places in self.means.by_part(rows):
-            yield every[places]
+        all_places = np.arange(len(rows.offset))
+        for places in self.means.row_parts(rows):
+            yield all_places[places]
 
     def notes(self, *words: str) -> tuple[str, ...]:
         """What the numbers are, on which rows, and how the effects of groups enter."""
@@ -164,7 +164,7 @@ class Scene:
         return (" ".join(sentences), *self.remarks)
 
 
-def _without_groups(rows: Rows) -> Rows:
+def _clear_group_remarks(rows: Rows) -> Rows:
     """The rows without remarks on groups that are not used."""
     return rows._replace(new_levels=())
 
@@ -194,7 +194,7 @@ def predictions(model: Any, draws: Draws, key: Any, request: Request) -> AnswerT
         tables = [scene.table({}, scene.labels(None), values, None)]
     else:
         tables = [
-            scene.table({}, scene.labels(places), scene.means.at_rows(_take(rows, places)), None)
+            scene.table({}, scene.labels(places), scene.means.row_means(_take(rows, places)), None)
             for places in scene.parts(rows)
         ]
     return join(tables, scene.notes())
@@ -269,7 +269,7 @@ def _compare(scene: Scene, settings: Settings, comparison: Comparison) -> Iterat
     for title, (low, high, _) in zip(titles, settings.pairs, strict=True):
         below, above = (_set_rows(scene, settings, i) for i in (low, high))
         for places in scene.parts(below):
-            x, y = (scene.means.at_rows(_take(rows, places)) for rows in (below, above))
+            x, y = (scene.means.row_means(_take(rows, places)) for rows in (below, above))
             contrast = comparison.compare(y, x) / divisor[places][:, None]
             yield scene.table(title, scene.labels(places), contrast, comparison.null)
 
@@ -331,7 +331,7 @@ def make_settings(variable: Variable, change: Any, sign: str) -> Settings:
         low, high = change
         values = np.array([low, high], float)
         require(np.isfinite(values), "columns", f"finite numbers of {variable.name!r}", change)
-        make = tuple(_at_number(variable, value) for value in values)
+        make = tuple(_number_setter(variable, value) for value in values)
         texts = [format_number(value) for value in values]
         return Settings(variable, make, ((0, 1, f"{texts[1]} {sign} {texts[0]}"),))
     step, name = _step(variable, change)
@@ -367,13 +367,13 @@ def _level_settings(variable: Variable, change: Any, is_pair: bool, sign: str) -
         expected = f"at most {MOST_SETTINGS} levels of {variable.name!r}"
         require(len(names) <= MOST_SETTINGS, "columns", expected, len(names), "Pass a pair.")
         codes = list(range(len(names)))
-        every = range(len(names))
-        pairs = [(variable.base, i) for i in every if i != variable.base]
+        codes_in_order = range(len(names))
+        pairs = [(variable.base, i) for i in codes_in_order if i != variable.base]
         if change == "pairwise":
-            pairs = [(i, j) for i in every for j in every if i < j]
+            pairs = [(i, j) for i in codes_in_order for j in codes_in_order if i < j]
         elif change == "sequential":
-            pairs = [(i, i + 1) for i in every[:-1]]
-    make = tuple(_at_level(variable, code) for code in codes)
+            pairs = [(i, i + 1) for i in codes_in_order[:-1]]
+    make = tuple(_level_setter(variable, code) for code in codes)
     labelled = tuple(
         (low, high, f"{names[codes[high]]} {sign} {names[codes[low]]}") for low, high in pairs
     )
@@ -389,25 +389,25 @@ def _nearby_settings(variable: Variable) -> Settings:
         by_value = np.where(size > 0, STEP_OF_VALUE * size, np.inf)
         return np.maximum(np.minimum(STEP * spread, by_value), LEAST_STEP * spread)
 
-    def shifted(table: TypedTable, side: float) -> TypedTable:
+    def shift(table: TypedTable, side: float) -> TypedTable:
         numbers = table.column("newdata", variable.name).numbers()
-        return with_column(table, variable.at_numbers(numbers + side * half_steps(table)))
+        return with_column(table, variable.number_column(numbers + side * half_steps(table)))
 
-    make = (lambda table: shifted(table, -1.0), lambda table: shifted(table, 1.0))
+    make = (lambda table: shift(table, -1.0), lambda table: shift(table, 1.0))
     return Settings(variable, make, ((0, 1, ""),), lambda table: 2 * half_steps(table))
 
 
-def _at_number(variable: Variable, value: float) -> Callable[[TypedTable], TypedTable]:
-    return lambda table: with_column(table, variable.at_numbers(np.full(len(table), value)))
+def _number_setter(variable: Variable, value: float) -> Callable[[TypedTable], TypedTable]:
+    return lambda table: with_column(table, variable.number_column(np.full(len(table), value)))
 
 
-def _at_level(variable: Variable, code: int) -> Callable[[TypedTable], TypedTable]:
-    return lambda table: with_column(table, variable.at_levels(np.full(len(table), code)))
+def _level_setter(variable: Variable, code: int) -> Callable[[TypedTable], TypedTable]:
+    return lambda table: with_column(table, variable.level_column(np.full(len(table), code)))
 
 
 def _shift(variable: Variable, step: float) -> Callable[[TypedTable], TypedTable]:
     def shift(table: TypedTable) -> TypedTable:
         numbers = table.column("newdata", variable.name).numbers()
-        return with_column(table, variable.at_numbers(numbers + step))
+        return with_column(table, variable.number_column(numbers + step))
 
     return shift

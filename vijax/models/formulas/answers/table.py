@@ -221,7 +221,8 @@ def summarise(
 ) -> AnswerTable:
     """The table of draws.
 
-    >>> print(summarise({"h": np.array(["a", "b"])}, np.arange(6.0).reshape(3, 2), 0.5, 0.0, ["Two rows."]))
+    >>> draws = np.arange(6.0).reshape(3, 2)
+    >>> print(summarise({"h": np.array(["a", "b"])}, draws, 0.5, 0.0, ["Two rows."]))
     h  mean  sd  25 %  50 %  75 %  P(> 0)
     a     2   2     1     2     3   0.667
     b     3   2     2     3     4   1.000

@@ -78,13 +78,13 @@ class Variable:
         counts = np.bincount(self.codes(self.column), self.weights, len(self.names))
         return int(np.argmax(counts))
 
-    def at_levels(self, codes: Int[np.ndarray, " N"]) -> TypedColumn:
+    def level_column(self, codes: Int[np.ndarray, " N"]) -> TypedColumn:
         """A column with these levels: cells of training."""
         training = self.codes(self.column)
         cells = np.array([int(np.argmax(training == place)) for place in range(len(self.names))])
         return self.column.rows(cells[codes])
 
-    def at_numbers(self, values: Float[np.ndarray, " N"]) -> TypedColumn:
+    def number_column(self, values: Float[np.ndarray, " N"]) -> TypedColumn:
         """A column with these numbers."""
         return TypedColumn(self.name, np.asarray(values, float), decided=self.column.kind)
 
