@@ -2,26 +2,28 @@
 
 Without a C++ compiler, or where it fails, the wheel is without them, and XLA does their work:
 nobody needs a compiler. They are compiled for processors of three kinds, of which the library takes
-the best that it finds itself on, so that a wheel may be carried to another machine."""
+the best that it finds itself on, so that a wheel may be carried to another machine.
+
+Four variables of the environment are read: CXX (the compiler, with its first arguments),
+VIJAX_NATIVE (0 builds the wheel without E-steps, for any platform), and those by which Python's
+other builders are told another platform: _PYTHON_HOST_PLATFORM and MACOSX_DEPLOYMENT_TARGET."""
 
 from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 import subprocess
-import sys
 import sysconfig
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# The first that is supported: what is compiled for it runs with later ones, and not the other way
-# round.
-HEADERS = "jaxlib==0.7.2; python_version < '3.15'"
+ROOT = Path(__file__).parent
+HEADERS = ROOT / "third_party" / "xla"
 FLAGS = (
     "-O3",
     "-fPIC",
@@ -37,21 +39,20 @@ X86 = {
     "avx2": ("-mavx2", "-mfma"),
     "avx512": ("-mavx512f", "-mavx512dq", "-mavx512vl", "-mfma", "-mprefer-vector-width=512"),
 }
+OLDEST_MACOS = {"arm64": "11.0", "x86_64": "10.13"}
 
 
 class CompiledESteps(BuildHookInterface):
-    """What hatchling calls."""
-
-    def dependencies(self) -> list[str]:
-        """What is installed to build with."""
-        return [HEADERS] if compiler() else []
+    """The hook that hatchling calls."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Before a wheel is built: compiles, and says that it is of this platform then."""
+        """Compiles before a wheel is built, and then ties the wheel to this platform."""
         if self.target_name != "wheel":
             return
         library = Path(self.root, "vijax", "xla", "native", "esteps.so")
         library.unlink(missing_ok=True)
+        if os.environ.get("VIJAX_NATIVE", "1") == "0":
+            return
         problem = compile_to(library)
         if problem:
             self.app.display_warning(
@@ -60,62 +61,68 @@ class CompiledESteps(BuildHookInterface):
             return
         build_data["artifacts"].append("/vijax/xla/native/esteps.so")
         build_data["pure_python"] = False
-        build_data["tag"] = (
-            f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
-        )
+        tag = target_platform().replace("-", "_").replace(".", "_")
+        build_data["tag"] = f"py3-none-{tag}"
 
 
-def compiler() -> str | None:
-    """The user's, or the first that is found."""
-    named = os.environ.get("CXX", "").split()
-    return (
-        shutil.which(named[0])
-        if named
-        else next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
-    )
+def target_platform() -> str:
+    """The platform to compile for: linux-x86_64, macosx-11.0-arm64."""
+    name = sysconfig.get_platform()
+    if not name.startswith("macosx-"):
+        return name
+    machine = name.split("-")[-1]
+    if machine not in OLDEST_MACOS:  # a Python for both kinds of processors; the compiler makes one
+        machine = platform.machine()
+    release = os.environ.get("MACOSX_DEPLOYMENT_TARGET", OLDEST_MACOS[machine])
+    return f"macosx-{release}-{machine}"
+
+
+def platform_flags(name: str) -> list[str]:
+    """Flags that only one platform needs."""
+    if not name.startswith("macosx-"):
+        return []
+    _, release, machine = name.split("-")
+    return ["-arch", machine, f"-mmacosx-version-min={release}"]
+
+
+def find_compiler() -> list[str]:
+    """The user's compiler with its arguments, or the first of the usual ones; empty without one."""
+    names = os.environ.get("CXX", "").strip()
+    candidates = [shlex.split(names)] if names else [["c++"], ["g++"], ["clang++"]]
+    for command in candidates:
+        if shutil.which(command[0]):
+            return command
+    return []
 
 
 def compile_to(library: Path) -> str:
-    """Compiles and links; what went wrong, or nothing."""
-    found, headers = compiler(), find_spec("jaxlib")
-    if sys.platform == "win32" or not found:
+    """Compiles and links; returns what went wrong, or an empty text."""
+    compiler = find_compiler()
+    name = target_platform()
+    if name.startswith("win") or not compiler:
         return "no C++ compiler was found (set CXX, or install g++ or clang)."
-    if not headers or not headers.origin:
-        return "jaxlib, whose headers they need, is not there."
-    include = Path(headers.origin).parent / "include"
-    is_x86 = platform.machine().lower() in ("x86_64", "amd64")
+    is_x86 = name.endswith(("x86_64", "amd64"))
+    compiler += [*FLAGS, *platform_flags(name)]
+    objects = []
+    commands = []
     with tempfile.TemporaryDirectory() as folder:
-        levels = X86 if is_x86 else {"baseline": ()}
-        objects = []
-        commands = []
-        for name in LEVELLED:
-            for level, more in levels.items():
-                objects.append(Path(folder, f"{name}_{level}.o"))
-                compiled = [f"-DLEVEL={level}", "-c", source(f"{name}.cc"), "-o", str(objects[-1])]
-                commands.append([found, *FLAGS, *more, *compiled])
-        calls = Path(folder, "calls.o")
-        defined = ["-DVIJAX_X86"] if is_x86 else []
-        commands += [
-            [
-                found,
-                *FLAGS,
-                *defined,
-                "-isystem",
-                str(include),
-                "-c",
-                source("calls.cc"),
-                "-o",
-                str(calls),
-            ]
-        ]
-        commands += [[found, "-shared", *map(str, [*objects, calls]), "-o", str(library)]]
+        for part in LEVELLED:
+            for level, level_flags in (X86 if is_x86 else {"baseline": ()}).items():
+                objects.append(str(Path(folder, f"{part}_{level}.o")))
+                flags = [*level_flags, f"-DLEVEL={level}"]
+                commands.append([*compiler, *flags, "-c", source(part), "-o", objects[-1]])
+        objects.append(str(Path(folder, "calls.o")))
+        flags = ["-DVIJAX_X86"] if is_x86 else []
+        flags += ["-isystem", str(HEADERS)]
+        commands.append([*compiler, *flags, "-c", source("calls"), "-o", objects[-1]])
+        commands.append([*compiler, "-shared", *objects, "-o", str(library)])
         for command in commands:
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                return f"{' '.join(command)} said {done.stderr.strip()[:2000]}"
+            run = subprocess.run(command, capture_output=True, text=True)
+            if run.returncode:
+                return f"{shlex.join(command)} said {run.stderr.strip()[:2000]}"
     return ""
 
 
-def source(name: str) -> str:
-    """Of this folder."""
-    return str(Path(__file__).parent / "vijax" / "xla" / "native" / name)
+def source(part: str) -> str:
+    """The path of a source file of the E-steps."""
+    return str(ROOT / "vijax" / "xla" / "native" / f"{part}.cc")

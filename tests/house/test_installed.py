@@ -68,17 +68,16 @@ def environment(python, folder, *what):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The source distribution, and the wheel that is made of it: what a package index would
-    hold."""
+    """The source distribution, and the wheels that are made of it: what a package index would
+    hold. `wheel` is the one that pip takes here."""
     folder = tmp_path_factory.mktemp("built")
-    tools = environment(sys.executable, folder / "tools", "hatchling")
-    run(tools / "python", "-m", "hatchling", "build", "-t", "sdist", "-d", folder, where=ROOT)
+    has_compiler = any(map(shutil.which, ("c++", "g++", "clang++")))
+    kinds = () if has_compiler else ("--pure",)
+    script = ROOT / "release" / "make.py"
+    run(sys.executable, script, "--no-try", *kinds, "--out", folder, where=folder)
     (sdist,) = folder.glob("*.tar.gz")
-    run(
-        tools / "python", "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, sdist, where=folder
-    )
-    (wheel,) = folder.glob("*.whl")
-    return SimpleNamespace(sdist=sdist, wheel=wheel)
+    *kernels, pure = sorted(folder.glob("*.whl"), key=lambda path: "any" in path.name)
+    return SimpleNamespace(sdist=sdist, wheel=[*kernels, pure][0], pure=pure)
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +145,7 @@ def test_the_wheel_has_compiled_esteps_where_there_is_a_compiler(built, tmp_path
     """On any Python of this platform, and of this platform alone."""
     if not any(map(shutil.which, ("c++", "g++", "clang++"))):
         pytest.skip("no C++ compiler on this machine")
-    assert re.search(r"-py3-none-(linux|macosx)_", built.wheel.name)
+    assert re.search(r"-py3-none-(manylinux|macosx)_", built.wheel.name)
     bin_folder = environment(sys.executable, tmp_path / "env", built.wheel)
     said = run(
         bin_folder / "python",
@@ -155,6 +154,14 @@ def test_the_wheel_has_compiled_esteps_where_there_is_a_compiler(built, tmp_path
         where=tmp_path,
     )
     assert said.strip() == "True"
+
+
+def test_the_wheel_for_all_platforms_fits_without_kernels(built, tmp_path):
+    bin_folder = environment(sys.executable, tmp_path / "env", built.pure)
+    program = shutil.copy(ROOT / "release" / "try_wheel.py", tmp_path)
+    assert "kernels are not in use" in run(
+        bin_folder / "python", program, "without", where=tmp_path
+    )
 
 
 def test_the_wheel_on_this_python_with_the_command_line(built, documents, tmp_path):

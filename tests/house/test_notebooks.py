@@ -22,6 +22,8 @@ def cells(notebook):
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 def test_paired_files_agree(source):
     jupytext = pytest.importorskip("jupytext")
+    if not source.with_suffix(".ipynb").exists():
+        pytest.skip("a source distribution is without the notebooks' outputs")
     assert cells(jupytext.read(source)) == cells(jupytext.read(source.with_suffix(".ipynb")))
 
 
