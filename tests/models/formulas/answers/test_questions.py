@@ -7,10 +7,9 @@ import pytest
 from scipy import integrate, special, stats
 
 import vijax as vi
+from tests.models.formulas.answers.made import drawn
 from vijax.models.formulas.answers import means, questions
 from vijax.models.formulas.answers.questions import Request
-from vijax.models.formulas.draws import Draws
-from vijax.models.formulas.form import SDS
 
 RNG = np.random.default_rng(0)
 N, S = 60, 7
@@ -31,21 +30,6 @@ TABLE = {
     "w": RNG.integers(1, 4, N).astype(float),
 }
 KEY = jax.random.key(0)
-
-
-def drawn(model, more=(), sds=1.0):
-    """Draws of a model made by hand, with effects of groups of these sds."""
-    rng = np.random.default_rng(1)
-    named = {name: 0.5 * rng.normal(size=S) for name in model.density_form.labels}
-    named |= dict(more)
-    effects, values = {}, {}
-    for factor, term in zip(model.design.factors, model.density_form.effects, strict=True):
-        sd = sds * rng.uniform(0.5, 1.5, (S, len(term.labels)))
-        values[SDS + term.name] = sd * np.array(term.sizes) / model.density_form.units.size
-        effects[factor.name] = sd[:, None] * rng.normal(size=(S, len(factor.levels), sd.shape[1]))
-        for name, x in zip(term.sd_names(), sd.T, strict=True):
-            named[name] = x
-    return Draws(named, effects, values)
 
 
 def ask(model, draws, what=None, kind="difference", slope=False, **request):

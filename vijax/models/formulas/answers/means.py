@@ -4,6 +4,7 @@ their law, or left out."""
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -85,21 +86,31 @@ class Means:
         """Parts of rows that are computed at once."""
         return self.model.row_parts(len(rows.offset), self.num_draws)
 
-    def effect_sds(self, rows: Rows) -> Float[np.ndarray, "S N C"]:
-        """Standard deviations of the sums of effects, by row and predictor."""
+    def effect_factors(self) -> list[list[Float[np.ndarray, "S d d"]]]:
+        """Factors of the covariance of the effects in the units of the data, by grouping factor and
+        predictor."""
         form = self.model.density_form
-        total = np.zeros(())
-        for i, (term, z) in enumerate(zip(form.effects, rows.z, strict=True)):
+        by_factor = []
+        for i, term in enumerate(form.effects):
             factor_at = lambda values, i=i: form.factor(values, i)
             factors = np.asarray(jax.vmap(factor_at)(self.draws.values), float)
             factors = factors * (form.units.size / np.array(term.sizes))[:, None]
-            d = z.shape[1]
-            blocks = [
-                factors[:, c * d : (c + 1) * d, c * d : (c + 1) * d] for c in range(form.predictors)
-            ]
+            d = len(term.labels) // form.predictors
+            ends = [slice(c * d, (c + 1) * d) for c in range(form.predictors)]
+            by_factor.append([factors[:, places, places] for places in ends])
+        return by_factor
+
+    def effect_sds(self, rows: Rows) -> Float[np.ndarray, "S N C"]:
+        """Standard deviations of the sums of effects, by row and predictor."""
+        total = np.zeros(())
+        for z, blocks in zip(rows.z, self._effect_factors, strict=True):
             squares = [np.sum(np.einsum("nd,sde->sne", z, block) ** 2, -1) for block in blocks]
             total = total + np.stack(squares, -1)
         return np.sqrt(total)
+
+    @functools.cached_property
+    def _effect_factors(self) -> list[list[np.ndarray]]:
+        return self.effect_factors()
 
     def _integral(self, rows: Rows, eta: np.ndarray, sds: np.ndarray) -> np.ndarray:
         total: Any = 0.0

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from jaxtyping import PRNGKeyArray
 
-from vijax.models.formulas.answers import questions
+from vijax.checks import require
+from vijax.models.formulas.answers import by_group, questions, variance
 from vijax.models.formulas.answers.means import Groups, Scale
 from vijax.models.formulas.answers.questions import Request
 from vijax.models.formulas.answers.table import AnswerTable, Kind
@@ -175,3 +176,32 @@ class Answers:
         key_draws, key_new = keys.split(key)
         draws = self.draws(fit, key_draws, num_draws)
         return questions.predictions(self, draws, key_new, request)
+
+    @use_precision_of_fit
+    def variance_explained(
+        self: Any, fit: Any, *, key: PRNGKeyArray, level: float = 0.9, num_draws: int = 1000
+    ) -> AnswerTable:
+        """Shares of variance with intervals: R2 marginal (of the common effects) and conditional
+        (with those of groups), ICC, also by factor (Nakagawa and Schielzeth 2013), and the Bayesian
+        R2 (Gelman, Goodrich, Gabry and Vehtari 2019), which is conditional. The former are on the
+        scale of the link, without offsets; they are not defined for shares, beta-binomial,
+        zero-inflated binomial and hurdle laws of counts. The latter is on the scale of the response,
+        and not defined for categories."""
+        return variance.explain(self, self.draws(fit, key, num_draws), level)
+
+    @use_precision_of_fit
+    def effects_by_group(
+        self: Any,
+        fit: Any,
+        *,
+        key: PRNGKeyArray,
+        total: bool = False,
+        level: float = 0.9,
+        num_draws: int = 1000,
+    ) -> AnswerTable:
+        """Effects of all groups, largest first: best predictors with intervals, their numbers of
+        rows, and how far each is shrunk. `total` adds the common coefficient of the same column, as
+        `coef` of lme4. ValueError for a formula without groups."""
+        has_groups = bool(self.design.factors)
+        require(has_groups, "formula", "effects of groups, (1 | g)", repr(self.design.formula))
+        return by_group.effects_table(self, self.draws(fit, key, num_draws), total, level)
