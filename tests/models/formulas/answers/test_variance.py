@@ -175,6 +175,6 @@ def test_shrinkage_of_balanced_groups_is_that_of_normal_algebra():
         assert shrunk.mean() == pytest.approx(
             exact.mean(), abs=0.06
         )  # and what the mean is known to
-    explained = model.variance_explained(fit, key=jax.random.key(3))
+    explained = model.explained_variance(fit, key=jax.random.key(3))
     shares = dict(zip(explained.labels["share"], explained.mean, strict=True))
     assert shares["ICC"] == pytest.approx(0.5, abs=0.2)

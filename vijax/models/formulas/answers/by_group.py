@@ -12,8 +12,8 @@ from vijax.models.formulas.draws import Draws
 from vijax.models.formulas.formula import name_at_level
 
 NOTE = (
-    "Largest first. `shrunk`: the variance of the effect given the data, divided by that of the law "
-    "of groups: 0 where the group's own rows decide, 1 where the law of groups does."
+    "Largest first. `shrunk`: the variance of the effect given the data, divided by that of the "
+    "law of groups: 0 where the group's own rows decide, 1 where the law of groups does."
 )
 
 

@@ -178,15 +178,15 @@ class Answers:
         return questions.predictions(self, draws, key_new, request)
 
     @use_precision_of_fit
-    def variance_explained(
+    def explained_variance(
         self: Any, fit: Any, *, key: PRNGKeyArray, level: float = 0.9, num_draws: int = 1000
     ) -> AnswerTable:
         """Shares of variance with intervals: R2 marginal (of the common effects) and conditional
         (with those of groups), ICC, also by factor (Nakagawa and Schielzeth 2013), and the Bayesian
         R2 (Gelman, Goodrich, Gabry and Vehtari 2019), which is conditional. The former are on the
         scale of the link, without offsets; they are not defined for shares, beta-binomial,
-        zero-inflated binomial and hurdle laws of counts. The latter is on the scale of the response,
-        and not defined for categories."""
+        zero-inflated binomial and hurdle laws of counts. The latter is on the scale of the
+        response, and not defined for categories."""
         return variance.explain(self, self.draws(fit, key, num_draws), level)
 
     @use_precision_of_fit

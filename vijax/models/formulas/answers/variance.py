@@ -3,12 +3,14 @@
 With V_f the variance of the common predictor over rows, V_r the mean variance of the effects of
 groups, and V_d the variance of the response about its predictor on the scale of the link,
 
-    R2 marginal = V_f / (V_f + V_r + V_d),   R2 conditional = (V_f + V_r) / (V_f + V_r + V_d),   ICC = V_r / (V_r + V_d)
+    R2 marginal    = V_f / (V_f + V_r + V_d)
+    R2 conditional = (V_f + V_r) / (V_f + V_r + V_d)
+    ICC            = V_r / (V_r + V_d)
 
 (Nakagawa and Schielzeth 2013, equations 26 to 30; Johnson 2014 for slopes by group; Nakagawa,
 Johnson and Schielzeth 2017 for other laws). The Bayesian R2 (Gelman, Goodrich, Gabry and Vehtari
-2019, equation 3) is V(mean of rows) / (V(mean of rows) + mean variance of rows), on the scale of the
-response. Each is computed at every draw."""
+2019, equation 3) is V(mean of rows) / (V(mean of rows) + mean variance of rows), on the scale of
+the response. Each is computed at every draw."""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ class RowMoments(NamedTuple):
 
 
 def explain(model: Any, draws: Draws, level: float) -> AnswerTable:
-    """The table of `Glmm.variance_explained`."""
+    """The table of `Glmm.explained_variance`."""
     scene = Means(model, draws, "same", "response", None)
     row_moments = _row_moments(scene)
     parts = _parts(scene, row_moments)
@@ -124,8 +126,8 @@ def _parts(scene: Means, row_moments: RowMoments | None) -> Parts:
 def _residual(
     model: Any, draws: Draws, row_moments: RowMoments | None, like: np.ndarray
 ) -> np.ndarray | None:
-    """V_d: the variance of the logistic law; of errors; behind a logarithm log(1 + CV^2) at the mean
-    response (Nakagawa, Johnson and Schielzeth 2017, table 2)."""
+    """V_d: the variance of the logistic law; of errors; behind a logarithm log(1 + CV^2) at the
+    mean response (Nakagawa, Johnson and Schielzeth 2017, table 2)."""
     law = model.law
     if law.name in LOGIT_LAWS:
         return np.full_like(like, LOGISTIC)
@@ -158,10 +160,10 @@ def _row_moments(scene: Means) -> RowMoments | None:
     sums = np.zeros((3, scene.num_draws))
     for places in scene.row_parts(rows):
         eta = model.row_predictors(scene.draws, rows.part(places), None)
-        both = moments(model.law.name, aux, eta, trials[places])
-        if both is None:
+        row_moments = moments(model.law.name, aux, eta, trials[places])
+        if row_moments is None:
             return None
-        mean, variance = both
+        mean, variance = row_moments
         for i, x in enumerate((mean - centre, (mean - centre) ** 2, variance)):
             sums[i] += x @ share[places]
     shift, squares, variance = sums
