@@ -265,7 +265,7 @@ def test_discrete_sites_that_cannot_be_summed_out_are_refused_by_name():
     )
     refused(
         told,
-        r"site 'y': expected plates for its batch, got a batch of shape \(3,\)",
+        r"expected a sum over their values, got ValueError.*Put rows into numpyro\.plate",
         lambda r: dist.Bernoulli(0.5),
         True,
     )

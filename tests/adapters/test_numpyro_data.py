@@ -67,7 +67,7 @@ def nothing(y):
         (
             coin,
             (np.array(0.3),),
-            r"a continuous unknown, .* got discrete ones alone, \['face'\].*infer_discrete",
+            r"a continuous unknown, .* got discrete ones alone, \['face'\].*discrete_probabilities",
         ),
         (with_obs_mask, (HOLES,), r"site 'y': expected no obs_mask"),
         (nothing, (X,), "Everything is observed"),

@@ -89,7 +89,7 @@ def _check_site(name: str, runs: Sequence[Site], missing: Sequence[str]) -> None
     require(not without_value.any(), argument, "numbers", actual, REMEDY)
     outliers = np.logical_and.reduce([_places_off_support(site, without_density) for site in runs])
     fn = runs[0]["fn"]
-    support = f"values in the support of {type(_base(fn)).__name__}, {fn.support}"
+    support = f"values in the support of {base_law(fn)}, {fn.support}"
     actual = f"{_first(value, outliers)} in {_rows(outliers)}"
     remedy = "Correct these values, or choose another distribution."
     require(not outliers.any(), argument, support, actual, remedy)
@@ -131,11 +131,11 @@ def _any_of_event(x: np.ndarray, like: np.ndarray) -> np.ndarray:
     return np.broadcast_to(np.any(x, axis=event_axes) if event_axes else x, like.shape)
 
 
-def _base(fn: Any) -> Any:
-    """The distribution inside all wrappers."""
+def base_law(fn: Any) -> str:
+    """The name of the distribution inside all wrappers."""
     while hasattr(fn, "base_dist"):
         fn = fn.base_dist
-    return fn
+    return type(fn).__name__
 
 
 def _first(value: np.ndarray, places: np.ndarray) -> Any:

@@ -103,6 +103,12 @@ def find_levels(
     return _sort_by_depth([name for name in names if name in dependent], parents)
 
 
+def varying_laws(variations: list[Sites], names: list[str]) -> set[str]:
+    """Names of the sites whose laws are not the same in all runs."""
+    laws = [{name: _site_law(sites[name]) for name in names} for sites in variations]
+    return {name for name in names if any(_differ(laws[0][name], x[name]) for x in laws[1:])}
+
+
 def _sort_by_depth(names: list[str], parents: dict[str, set[str]]) -> tuple[tuple[str, ...], ...]:
     """Names in levels, each after the levels of its parents; () if the parents form a cycle."""
     levels: list[tuple[str, ...]] = []

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
-from vijax import constrain
 from vijax.adapters.numpyro_data import (
     check_missing_as_unknown,
     check_observations,
     missing_arguments,
     require_run,
 )
-from vijax.adapters.numpyro_laws import find_levels, make_walk
+from vijax.adapters.numpyro_discrete import Enumeration, discrete_posterior, shorten
+from vijax.adapters.numpyro_laws import find_levels, make_walk, varying_laws
+from vijax.adapters.numpyro_sites import (
+    Sites,
+    check_kinds,
+    continuous,
+    deterministic,
+    discrete,
+    run,
+)
 from vijax.adapters.reuse import reuse_model
-from vijax.adapters.variables import VariableFacts, free_variables, interval_constraint
+from vijax.adapters.variables import free_variables
 from vijax.checks import require
-from vijax.constrain import Constraint
 from vijax.contract.model import Model
 from vijax.extras import require_extra
-from vijax.models.energies.density import density, with_hierarchy, with_prior
+from vijax.models.energies.density import density, with_hierarchy, with_prior, with_queries
+from vijax.xla.compiler import quick_jit
 from vijax.xla.frozen import snapshot
 
 RUNS = 3
@@ -36,10 +45,15 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     """A model from a NumPyro model with its data.
 
     Continuous sites without `obs` are the variables, in the supports of their distributions. `obs`
-    sites, `numpyro.factor` and handlers that scale or mask count as in NumPyro. Funsor sums out
-    discrete sites; each axis of their batches must then be a plate, and they are not among the
-    draws of `fit.sample`. Sites of `numpyro.deterministic` are among these draws, and so are the
-    variables that a reparameterisation replaced, except in models with discrete sites.
+    sites, `numpyro.factor` and handlers that scale or mask count as in NumPyro. Sites of
+    `numpyro.deterministic` are among the draws of `fit.sample`, and so are the variables that a
+    reparameterisation replaced.
+
+    Discrete sites of finitely many values are summed out by Funsor, in plates, in chains (`scan` or
+    `markov`) and alone; `fit.verdict` names them, and `fit.locals(None, key=key)["z"].probs` are
+    the posterior probabilities of `z`, its values along the last axis. They are not among the draws
+    of `fit.sample`, nor is a deterministic site that depends on them.
+
     `vijax.auto(model, key=key)` fits it: the model holds the data, and reads all of them at every
     step.
 
@@ -55,7 +69,8 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
       ValueError: nothing is unknown, or only discrete sites are; data that are missing, or outside
         of the support of their site; `obs_mask`; a plate takes a subsample; a site is a
         `numpyro.param`; a support is none of vijax's, or changes with other sites' values; a
-        discrete site has too many values, or batches without plates.
+        discrete site has too many values, batches without plates, or is used in such a way that its
+        sum is another density than the model's.
       ImportError: NumPyro is not installed; for discrete sites, funsor.
 
     A normal mean and four observations (Phan, Pradhan and Jankowiak 2019 describe the library):
@@ -91,20 +106,95 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     kinds = [(name, site["type"], type(site.get("fn")).__name__) for name, site in runs[0].items()]
     facts = (variables, kinds)
     if discrete(runs[0]):
-        check_enumerable(runs[0])
-        marginal = _marginal_density(bound, runs[0])
-        return reuse_model(marginal, [], values, facts, lambda: density(variables, marginal))
-    joint = _joint_density(bound)
-    derived = _deterministic_values(bound, deterministic(runs[0]))
-    prior = _prior_density(bound, list(variables))
+        enumeration = Enumeration.from_sites(bound, runs[0])
+        enumeration.check(values)
+        parts = _Parts.from_enumeration(enumeration, values)
+    else:
+        parts = _Parts(bound, runs, _joint_density(bound), deterministic(runs[0]), list(variables))
+    derived = _deterministic_values(parts.model, parts.derived_names)
+    prior = _prior_density(parts.model, list(variables))
 
     def make() -> Model:
-        model = with_prior(density(variables, joint, derived=derived), prior)
-        sites_at = lambda changes: _substitute_and_run(bound, {**values, **changes})
-        levels = find_levels(sites_at, runs, list(latent(runs[0])))
-        return with_hierarchy(model, make_walk(bound, levels), levels) if levels else model
+        model = with_prior(density(variables, parts.joint, derived=derived), prior)
+        first = {name: parts.runs[0][name]["value"] for name in variables}
+        sites_at = lambda changes: _substitute_and_run(parts.model, {**first, **changes})
+        levels = find_levels(sites_at, parts.runs, parts.law_names)
+        if levels:
+            model = with_hierarchy(model, make_walk(parts.model, levels), levels)
+        return with_queries(model, parts.queries)
 
-    return reuse_model(joint, [prior, derived], values, facts, make)
+    return reuse_model(parts.joint, [prior, derived], values, facts, make)
+
+
+def discrete_probabilities(
+    model: Callable[..., Any], *args: Any, **kwargs: Any
+) -> dict[str, np.ndarray]:
+    """The exact posterior probabilities of the discrete sites of a NumPyro model in which nothing
+    else is unknown: by name, the values of a site along the last axis.
+
+    >>> import pytest
+    >>> numpyro = pytest.importorskip("numpyro")
+    >>> funsor = pytest.importorskip("funsor")
+    >>> def story(y):
+    ...     face = numpyro.sample("face", numpyro.distributions.Bernoulli(0.5))
+    ...     numpyro.sample("y", numpyro.distributions.Normal(face, 1.0), obs=y)
+    >>> print(discrete_probabilities(story, 0.5)["face"])
+    [0.5 0.5]
+    """
+    require(callable(model), "model", "a function that calls numpyro.sample", type(model).__name__)
+    bound = _bind(model, args, kwargs)
+    sites = run(bound, jax.random.key(0))
+    names = list(continuous(sites))
+    remedy = "vijax.auto(vijax.from_numpyro(model, *args), key=key) fits it."
+    require(not names, "model", "discrete unknowns alone", f"continuous ones, {names}", remedy)
+    remedy = "Everything is observed: nothing is left to infer."
+    require(bool(discrete(sites)), "model", "discrete unknowns", "none", remedy)
+    enumeration = Enumeration.from_sites(bound, sites)
+    enumeration.check({})
+    return jax.tree.map(np.asarray, quick_jit(enumeration.probabilities)({}))
+
+
+class _Parts(NamedTuple):
+    """The parts of a density.
+
+    Attributes:
+      model: the model, with discrete sites observed.
+      runs: its sites in several runs.
+      joint: its log density, discrete sites summed out.
+      derived_names: names of deterministic sites that are functions of continuous ones alone.
+      law_names: names of the sites whose laws depend on continuous ones alone.
+      queries: answers of the model on its discrete sites, by question.
+    """
+
+    model: Callable[[], Any]
+    runs: list[Sites]
+    joint: Callable[[Values], Any]
+    derived_names: list[str]
+    law_names: list[str]
+    queries: Mapping[str, Any] = MappingProxyType({})
+
+    @classmethod
+    def from_enumeration(cls, enumeration: Enumeration, values: Values) -> _Parts:
+        """The parts of a model with discrete sites."""
+        model = enumeration.condition()
+        runs = [run(model, jax.random.key(i)) for i in range(RUNS)]
+        variations = [
+            _substitute_and_run(enumeration.condition(places), values)
+            for places in enumeration.trials()
+        ]
+        first = variations[0]
+        is_fixed = lambda name: all(
+            np.array_equal(first[name]["value"], sites[name]["value"]) for sites in variations
+        )
+        derived_names = [name for name in deterministic(first) if is_fixed(name)]
+        with_several = varying_laws(variations, list(values))
+        law_names = [name for name in values if name not in with_several]
+        names = list(enumeration.supports)
+        queries = {
+            "summed out": shorten(names),
+            "locals": functools.partial(discrete_posterior, enumeration),
+        }
+        return cls(model, runs, enumeration.log_density, derived_names, law_names, queries)
 
 
 def _bind(model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]) -> Callable[[], Any]:
@@ -147,9 +237,8 @@ def _check_some_continuous(sites: Sites) -> None:
         "model",
         "a continuous unknown, whose posterior is fitted",
         f"discrete ones alone, {discrete(sites)}",
-        "They are summed out, and no fit is needed: numpyro.contrib.funsor.infer_discrete(model, "
-        "first_available_dim=-1, temperature=1, rng_key=key) draws them from their exact "
-        "posterior.",
+        "No fit is needed: vijax.adapters.discrete_probabilities(model, *args) returns their exact "
+        "posterior probabilities.",
     )
 
 
@@ -171,14 +260,6 @@ def _prior_density(model: Callable[[], Any], names: list[str]) -> Callable[[Valu
     return log_prior
 
 
-def _marginal_density(model: Callable[[], Any], sites: Sites) -> Callable[[Values], Any]:
-    """The log density with discrete unknowns summed out (Obermeyer et al. 2019)."""
-    require_extra("funsor", "numpyro")
-    funsor = require_extra("numpyro.contrib.funsor", "numpyro")
-    model = funsor.enum(funsor.config_enumerate(model), first_axis(sites))
-    return lambda values: jnp.asarray(funsor.log_density(model, (), {}, dict(values))[0], float)
-
-
 def _deterministic_values(
     model: Callable[[], Any], names: list[str]
 ) -> Callable[[Values], dict[str, Any]] | None:
@@ -191,145 +272,3 @@ def _deterministic_values(
         return {name: jnp.asarray(sites[name]["value"]) for name in names}
 
     return evaluate
-
-
-Sites = Mapping[str, Mapping[str, Any]]
-MOST_VALUES = 1000
-"""Values of a discrete site that are summed over."""
-NO_SUBSAMPLE = (
-    "Give the full plate, with all the data. For minibatches write the model by "
-    "vijax.density(log_prior=, log_lik=), which scales the likelihood of a batch and not the prior."
-)
-
-
-def run(model: Callable[[], Any], key: PRNGKeyArray) -> Sites:
-    """All sites of one run, with unknowns at random values of their support. They are not drawn
-    from the prior, which may be improper."""
-    handlers = require_extra("numpyro.handlers", "numpyro")
-    initial = require_extra("numpyro.infer", "numpyro").init_to_uniform
-    model = handlers.substitute(handlers.seed(model, key), substitute_fn=initial)
-    return handlers.trace(model).get_trace()
-
-
-def latent(sites: Sites) -> dict[str, Mapping[str, Any]]:
-    """The sites that are neither observed nor factors."""
-    return {
-        name: site
-        for name, site in sites.items()
-        if site["type"] == "sample" and not site["is_observed"]
-    }
-
-
-def continuous(sites: Sites) -> dict[str, VariableFacts]:
-    """The facts that a run shows of the continuous unknowns."""
-    return {
-        name: _site_facts(site)
-        for name, site in latent(sites).items()
-        if not site["fn"].support.is_discrete
-    }
-
-
-def discrete(sites: Sites) -> list[str]:
-    """Names of the discrete unknowns."""
-    return [name for name, site in latent(sites).items() if site["fn"].support.is_discrete]
-
-
-def deterministic(sites: Sites) -> list[str]:
-    """Names of the sites that the model declares as functions of its unknowns."""
-    return [name for name, site in sites.items() if site["type"] == "deterministic"]
-
-
-def check_kinds(sites: Sites) -> None:
-    """Raises ValueError naming a site that cannot be in a density of free variables."""
-    for name, site in sites.items():
-        kind = site["type"]
-        argument = f"model: {kind} {name!r}"
-        has_prior = kind not in ("param", "mutable")
-        remedy = "Give it a prior: numpyro.sample in place of numpyro.param."
-        require(has_prior, argument, "a variable with a prior", f"a {kind}", remedy)
-        if kind == "plate":
-            size, sample_size = site["args"]
-            is_full = sample_size in (None, size)
-            actual = f"a subsample of {sample_size}"
-            require(is_full, argument, f"all of {size}", actual, NO_SUBSAMPLE)
-
-
-def check_enumerable(sites: Sites) -> None:
-    """Raises ValueError naming a site that keeps the discrete unknowns from being summed out."""
-    for name in discrete(sites):
-        fn = sites[name]["fn"]
-        argument = f"model: discrete site {name!r}"
-        is_finite = fn.has_enumerate_support
-        actual = f"those of {type(fn).__name__}"
-        remedy = "Sum it out by hand, and add the result by numpyro.factor."
-        require(is_finite, argument, "finitely many values", actual, remedy)
-        count = len(fn.enumerate_support(expand=False))
-        require(count <= MOST_VALUES, argument, f"at most {MOST_VALUES} values", count, remedy)
-    for name, site in sites.items():
-        if site["type"] == "sample":
-            _check_plates(name, site)
-
-
-def _check_plates(name: str, site: Mapping[str, Any]) -> None:
-    """Raises ValueError where plates do not declare every axis of a batch: values of other axes
-    would be summed out together."""
-    shape = site["fn"].batch_shape
-    plate_axes = {frame.dim for frame in site["cond_indep_stack"]}
-    if "_scan_current_index" in site["infer"]:
-        plate_axes.add(-len(shape))  # numpyro.contrib.control_flow.scan puts the steps first
-    has_plates = all(shape[axis] <= 1 or axis in plate_axes for axis in range(-len(shape), 0))
-    argument = f"model: site {name!r}"
-    actual = f"a batch of shape {shape} without"
-    remedy = (
-        "To sum out discrete sites, put it into numpyro.plate, or make its axes one event by "
-        ".to_event()."
-    )
-    require(has_plates, argument, "plates for its batch", actual, remedy)
-
-
-def _site_facts(site: Mapping[str, Any]) -> VariableFacts:
-    constraint = site["fn"].support
-    kind = type(getattr(site["fn"], "base_dist", site["fn"])).__name__
-    return VariableFacts(
-        shape=jnp.shape(site["value"]),
-        dtype=jnp.result_type(site["value"]),
-        support=support(constraint),
-        support_text=f"{constraint} of {kind}",
-    )
-
-
-def first_axis(sites: Sites) -> int:
-    """The axis before those of all plates, for the values of a discrete site."""
-    ranks = [len(site["fn"].batch_shape) for site in sites.values() if site["type"] == "sample"]
-    dims = [-frame.dim for site in sites.values() for frame in site.get("cond_indep_stack", ())]
-    return -1 - max([*ranks, *dims], default=0)
-
-
-def support(constraint: Any) -> Constraint | None:
-    """Our constraint with the same set up to its boundary; None if there is none.
-
-    >>> import pytest
-    >>> constraints = pytest.importorskip("numpyro.distributions").constraints
-    >>> support(constraints.independent(constraints.less_than(2.0), 1))
-    below(high=2.0)
-    """
-    constraints = require_extra("numpyro.distributions", "numpyro").constraints
-    while isinstance(constraint, constraints.independent):
-        constraint = constraint.base_constraint
-    fixed: list[tuple[Any, Constraint]] = [
-        (constraints.real, constrain.real()),
-        (constraints.simplex, constrain.simplex()),
-        (constraints.ordered_vector, constrain.ordered()),
-        (constraints.positive_definite, constrain.positive_definite()),
-        (constraints.corr_cholesky, constrain.correlation_cholesky()),
-    ]
-    for theirs, ours in fixed:
-        if type(constraint) is type(theirs):
-            return ours
-    if isinstance(constraint, constraints.interval):
-        return interval_constraint(constraint.lower_bound, constraint.upper_bound)
-    if isinstance(constraint, constraints.greater_than):
-        return interval_constraint(constraint.lower_bound)
-    if isinstance(constraint, constraints.less_than):
-        return interval_constraint(high=constraint.upper_bound)
-    return None

@@ -107,9 +107,11 @@ The answers of a model are
         read (no function);
     beside: (fit, draws of the free coordinates, key) -> `values` by name, (S, ...), with the `dims`
         and `coords` of their axes: variables of a density that were integrated out. `Fit.to_arviz`
-        reads them; they answer no question of a method of `Fit`.
+        reads them; they answer no question of a method of `Fit`;
+    locals: (fit, data, key) -> factors by name, of a density whose discrete unknowns were summed
+        out; "summed out" is a text of their names (no function) for `Fit.verdict`.
 
-`topics` and `locals` need no answer: topics are a global of that name, and locals come from
+`topics` needs no answer: topics are a global of that name. Other locals come from
 `Model.local_elbo`. Samplers also ask for `energy`, the `vijax.models.energies.energy.Energy` of the
 model (`vijax.models.energies.energy.model_energy`)."""
 

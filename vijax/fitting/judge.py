@@ -135,6 +135,17 @@ TOO_LARGE = (
 # --- answers of a fit -----------------------------------------------------------------------------
 def verdict(fit: Any) -> str:
     """See `vijax.Fit.verdict`."""
+    names = fit.alg.spec.model.queries.get("summed out")
+    if names is None:
+        return _verdict(fit)
+    return f"{_verdict(fit)} {SUMMED_OUT.format(names=names)}"
+
+
+SUMMED_OUT = "Summed out: {names}; fit.locals(None, key=key) gives the posterior probabilities."
+
+
+def _verdict(fit: Any) -> str:
+    """The verdict without discrete unknowns that were summed out."""
     if fit.report is not None:
         return fit.report.verdict
     free = fit.alg.spec.model.free

@@ -471,14 +471,19 @@ class Fit(NamedTuple):
         responsibilities). Under a Gibbs E-step, locals that depend on each other are the
         conditionals of its last sweep, not marginals.
 
+        Of a NumPyro model whose discrete sites were summed out they are these sites, averaged over
+        draws of q; `data` is then None.
+
         Args:
           data: data as `vijax.fit` takes them (arrays with one leading axis of groups, documents).
-          key: random key of an E-step that draws.
+          key: random key of an E-step that draws, and of draws of q.
 
         Raises:
           ValueError: the model has no locals: the predictors of a GP or GLM are its globals.
         """
         spec = self.alg.spec
+        if "locals" in spec.model.queries:
+            return spec.model.answer("locals")(self, data, key)
         if spec.model.by_entry is not None:
             raise spec.model.cannot_answer("locals")
         if spec.model.form.documents is not None and not isinstance(data, Documents):

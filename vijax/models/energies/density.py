@@ -283,6 +283,12 @@ def with_hierarchy(model: Model, walk: Walk, levels: tuple[tuple[str, ...], ...]
     return by_value.pickle_as_call(new_model, with_hierarchy, model, walk, levels)
 
 
+def with_queries(model: Model, queries: Mapping[str, Any]) -> Model:
+    """A log density with answers to more questions (`vijax.contract.queries`)."""
+    new_model = dataclasses.replace(model, queries={**model.queries, **queries})
+    return by_value.pickle_as_call(new_model, with_queries, model, queries)
+
+
 def read_frame(hyper: Hyper) -> Frame | None:
     """The frame in a state's hyperparameters; None if q is a density of the free coordinates."""
     return hyper.get("frame")
