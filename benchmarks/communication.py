@@ -137,12 +137,12 @@ def cases() -> dict:
     part = of_documents(8_000)._replace(part=np.int32(0))
     return {
         "`svi` of `lda`, K = 100, V = 8,000": (vi.svi(lda(100, 8_000)), of_documents(8_000)),
-        "the same, by words": (vi.svi(lda(100, 8_000), lazy=True), by_words(8_000)),
+        "the same, by words": (vi.topics.by_words(vi.svi(lda(100, 8_000))), by_words(8_000)),
         "`svi` of `lda`, K = 2,000, V = 100,000": (
             vi.svi(lda(2_000, 100_000)),
             of_documents(100_000),
         ),
-        "the same, by words ": (vi.svi(lda(2_000, 100_000), lazy=True), by_words(100_000)),
+        "the same, by words ": (vi.topics.by_words(vi.svi(lda(2_000, 100_000))), by_words(100_000)),
         "`memoized` of `lda`, K = 100, V = 8,000": (
             vi.memoized(lda(100, 8_000), num_parts=4),
             part,
@@ -239,8 +239,9 @@ def modelled(num_topics: int, vocab_size: int) -> None:
 
 def memory(num_topics: int, vocab_size: int, lazy: bool) -> float:
     """Bytes of one device for each of the K x V numbers, during a step."""
-    batch = by_words(vocab_size) if lazy else of_documents(vocab_size)
-    alg = vi.svi(lda(num_topics, vocab_size), lazy=lazy)
+    batch, alg = of_documents(vocab_size), vi.svi(lda(num_topics, vocab_size))
+    if lazy:
+        batch, alg = by_words(vocab_size), vi.topics.by_words(alg)
     found = compiled(alg, batch).memory_analysis()
     used = found.temp_size_in_bytes + found.argument_size_in_bytes
     return (used + found.output_size_in_bytes - found.alias_size_in_bytes) / (

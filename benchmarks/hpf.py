@@ -262,8 +262,10 @@ def steps() -> None:
         own = [vi.topics.renumbered(batch, num_items) for batch in plain]
         seen, found = max(len(batch.data.words) for batch in own), []
         for lazy in (False, True):
-            alg = vi.svi(model, lazy=lazy)
-            batches = [vi.topics.renumbered(b, num_items, seen) for b in plain] if lazy else plain
+            alg, batches = vi.svi(model), plain
+            if lazy:
+                alg = vi.topics.by_words(alg)
+                batches = [vi.topics.renumbered(b, num_items, seen) for b in plain]
             state, step = (
                 jax.jit(alg.init)(jax.random.key(0), batches[0]),
                 jax.jit(alg.step, donate_argnums=1),

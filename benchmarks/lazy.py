@@ -111,11 +111,12 @@ def ways(a: argparse.Namespace, row: str, vocab_size: int) -> dict[str, Any]:
     estep = vi.estep.cvb0() if row == "ssvi_a" else vi.estep.mean_field()
     model = vi.models.lda(a.topics, vocab_size, 0.1, 0.1, estep=estep)
     make = getattr(vi, row)
-    made = {"dense": make(model, lazy=False), "lazy": make(model, lazy=True)}
+    alg = make(model)
+    made = {"dense": vi.topics.all_words(alg), "lazy": vi.topics.by_words(alg)}
     if vocab_size * a.topics > DENSE_BELOW:
         del made["dense"]
     if a.active is not None:
-        made["active"] = make(model, lazy=True, active_topics=a.active, left_out=a.left_out)
+        made["active"] = vi.topics.by_words(alg, a.active, a.left_out)
     return made
 
 

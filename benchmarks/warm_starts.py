@@ -26,12 +26,12 @@ BATCH = 256
 
 class Case(NamedTuple):
     """Attributes:
-    make: warm -> algorithm.
+    alg: the algorithm, without warm starts.
     data: training data.
     score: fit -> number, larger is better.
     """
 
-    make: Callable[[bool], Any]
+    alg: vi.Algorithm
     data: Any
     score: Callable[[Any], float]
 
@@ -44,7 +44,7 @@ def of_topics(
     train, test = corpus.split(held_out=0.1, seed=0)
     made = model(corpus.vocab_size)
     score = lambda fit: fit.score(test, key=jax.random.key(0)).mean
-    return Case(lambda warm: row(made, warm_starts=warm, **choices), train, score)
+    return Case(row(made, **choices), train, score)
 
 
 def lda(a: argparse.Namespace, row: Callable, estep: Any) -> Case:
@@ -65,7 +65,7 @@ def factorial_hmm(a: argparse.Namespace) -> Case:
     model = vi.models.factorial_hmm(1, 3, 2)
     data = y[..., None].astype(np.float32), np.ones(y.shape, bool)
     last = lambda fit: float(np.mean(fit.trace["elbo"][-20:])) / y.size
-    return Case(lambda warm: vi.svi(model, warm_starts=warm), data, last)
+    return Case(vi.svi(model), data, last)
 
 
 CASES: dict[str, Callable[[argparse.Namespace], Case]] = {
@@ -87,7 +87,7 @@ def main() -> None:
     a = parser.parse_args()
     for name in a.cases:
         case = CASES[name](a)
-        algs = {warm: case.make(warm) for warm in (False, True)}
+        algs = {False: case.alg, True: vi.warm(case.alg)}
         fits: dict[bool, Any] = {False: None, True: None}
         print(
             f"{name}\n{'pass':>5} {'cold, s':>9} {'warm, s':>9} {'ratio':>6} {'cold':>10} "

@@ -210,7 +210,7 @@ CASES = {
     "hierarchy by cavi, learnt": Case(vi.cavi, hierarchy, BATCH, {"learn": ("ridge",)}),
     "hierarchy, backtracking": Case(vi.cavi, hierarchy, BATCH, {"step_size": TRIES}),
     "hierarchy by memoized": Case(vi.memoized, hierarchy, PARTS, {"num_parts": 2}),
-    "hierarchy by svi": Case(vi.svi, hierarchy, PADDED, {"average_after": 1}),
+    "hierarchy by svi": Case(lambda model: vi.averaged(vi.svi(model), 1), hierarchy, PADDED, {}),
     "hierarchy by ssvi": Case(vi.ssvi, hierarchy, BATCH, {"step_size": HALF}),
     "hierarchy by ssvi_a": Case(vi.ssvi_a, hierarchy, BATCH, {"step_size": HALF}),
     "hierarchy by pg_svi": Case(vi.pg_svi, hierarchy, BATCH, {}),
@@ -324,7 +324,7 @@ def differences(name, split, counts, steps=3):
     row, make, batches, choices, draws_locals = CASES[name]
     model = make()
     keys = jax.random.split(jax.random.key(0), steps)
-    parts = row(model, axis="data", **choices)
+    parts = vi.over_axis(row(model, **choices), "data")
     start = jax.jit(parts.init)(keys[0], batches[0])
 
     def run(step, joined):

@@ -64,6 +64,14 @@ def _made(row, make, choices):
     return row(make(), **choices)
 
 
+def by_words(model, **choices):
+    return vi.topics.by_words(vi.svi(model, **choices))
+
+
+def warm(model):
+    return vi.warm(vi.svi(model))
+
+
 GIBBS = vi.estep.gibbs(num_sweeps=3, burn_in=1)
 CASES = {
     # Topics, on all words and by words.
@@ -71,16 +79,18 @@ CASES = {
     "lda by em": Case(of(vi.em, lda), COUNTS),
     "lda by map": Case(of(vi.map, lda), COUNTS),
     "lda by svi": Case(of(vi.svi, lda, learn=("alpha",)), COUNTS, FEW),
-    "lda by svi, by words": Case(of(vi.svi, lda, lazy=True), COUNTS, FEW),
-    "lda by svi, warm": Case(of(vi.svi, lda, warm_starts=True, average_after=5), COUNTS, FEW),
+    "lda by svi, by words": Case(of(by_words, lda), COUNTS, FEW),
+    "lda by svi, warm": Case(of(lambda model: vi.averaged(warm(model), 5), lda), COUNTS, FEW),
     "lda by svi, warm and by words": Case(
-        of(vi.svi, lda, warm_starts=True, lazy=True), COUNTS, FEW
+        of(lambda model: vi.topics.by_words(warm(model)), lda), COUNTS, FEW
     ),
     "lda by svi, gibbs": Case(of(vi.svi, lda, estep=GIBBS), COUNTS, FEW, True),
-    "lda by svi, gibbs, by words": Case(of(vi.svi, lda, estep=GIBBS, lazy=True), COUNTS, FEW, True),
+    "lda by svi, gibbs, by words": Case(of(by_words, lda, estep=GIBBS), COUNTS, FEW, True),
     "lda by ssvi": Case(of(vi.ssvi, lda), COUNTS, FEW),
     "lda by ssvi_a": Case(of(vi.ssvi_a, lda), COUNTS, FEW),
-    "lda by ssvi_a, by words": Case(of(vi.ssvi_a, lda, lazy=True), COUNTS, FEW),
+    "lda by ssvi_a, by words": Case(
+        of(lambda model: vi.topics.by_words(vi.ssvi_a(model)), lda), COUNTS, FEW
+    ),
     "lda by sgrld, gibbs": Case(of(vi.sgrld, lda, estep=GIBBS), COUNTS, FEW, True),
     "lda by svi, a message of 8 MB": Case(
         of(vi.svi, lambda: vi.models.lda(100, 10_000)), COUNTS, FEW
@@ -95,7 +105,9 @@ CASES = {
         of(vi.memoized, mixture_at_random, num_parts=4), Y, {"restarts": 3, "num_steps": 8}
     ),
     "mixture by memoized, alone": Case(of(vi.memoized, mixture, num_parts=4), Y),
-    "mixture by svi": Case(of(vi.svi, mixture, average_after=5), Y, FEW | {"tol": 1e-3}),
+    "mixture by svi": Case(
+        of(lambda model: vi.averaged(vi.svi(model), 5), mixture), Y, FEW | {"tol": 1e-3}
+    ),
     "mixture by ssvi": Case(of(vi.ssvi, mixture, **AT_HALF), Y, THIRD),
     "mixture, backtracking": Case(of(vi.cavi, mixture, step_size=vi.step_size.backtracking()), Y),
     "hmm by cavi": Case(of(vi.cavi, axis_cases.hmm), SEQUENCES),
@@ -105,9 +117,7 @@ CASES = {
     "groups by cavi": Case(of(vi.cavi, axis_cases.in_groups), GROUPS),
     "groups by svi": Case(of(vi.svi, axis_cases.in_groups), GROUPS, FEW),
     "locals that go on by cavi": Case(of(vi.cavi, axis_cases.coupled_locals), SIGNED),
-    "locals by svi, warm": Case(
-        of(vi.svi, axis_cases.coupled_locals, warm_starts=True), SIGNED, FEW
-    ),
+    "locals by svi, warm": Case(of(warm, axis_cases.coupled_locals), SIGNED, FEW),
     "locals by svi, gibbs": Case(
         of(vi.svi, axis_cases.coupled_locals, estep=GIBBS), SIGNED, FEW, True
     ),

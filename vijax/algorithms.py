@@ -21,21 +21,25 @@
 Each takes the keyword arguments of `compose`. `estimand`, `estimator` and `update` may be given for
 some globals by name; the other globals keep the row's own choice. The stochastic algorithms report
 an estimate of the ELBO anyway, and evaluate its KL term at every tenth step; by words about once a
-pass. Each also takes short arguments for wrappers:
+pass. `num_groups=N` stands for `vijax.part_of(alg, N)`. `em`, `map`, `cavi` and `pg_svi` take bare
+data as the whole data set (`vijax.whole`) unless N is given. More is said by wrappers:
 
-| argument | wrapper |
+| wrapper | an algorithm |
 |---|---|
-| `num_groups=N`, `full_data=True` | `vijax.part_of(alg, N)`, `vijax.whole(alg)`: what bare data are |
-| `average_after=t` | `vijax.averaged(alg, t)` |
-| `warm_starts=True` | `vijax.warm(alg)` |
-| `lazy=True`, `active_topics=L`, `left_out=share` | `vijax.topics.by_words(alg, L, share)` |
-| `lazy=False` | `vijax.topics.all_words(alg)`; unset, `vijax.fit` decides (`vijax.topics.decision.choose_steps`) |
-| `axis="data"` | `vijax.over_axis(alg, "data")` |
+| `vijax.part_of(alg, N)`, `vijax.whole(alg)` | to which bare data are some of N groups, or all data |
+| `vijax.averaged(alg, t)` | that keeps the mean of the posteriors from step t on |
+| `vijax.warm(alg)` | whose E-step begins, for each group, where its last one ended |
+| `vijax.topics.by_words(alg, active, left_out)` | whose steps cost the words of their batch |
+| `vijax.topics.all_words(alg)` | whose steps move all words |
+| `vijax.over_axis(alg, "data")` | whose batch is split over the devices of a mesh axis |
+
+Without `by_words` and `all_words`, `vijax.fit` decides whether `svi` and `ssvi_a` go by words
+(`vijax.topics.decision.choose_steps`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -72,8 +76,8 @@ from vijax.inference.step_size import (
 )
 from vijax.inference.update import Update, block, exact_mean, floored, reflected
 from vijax.inference.update.floor import GAUSSIAN
-from vijax.row import row
-from vijax.topics.decision import USUAL_PENALTY_EVERY
+from vijax.row import full_row, row
+from vijax.topics.own_words import USUAL_PENALTY_EVERY
 
 
 def em(
@@ -109,7 +113,6 @@ def map(
 def cavi(
     model: Model,
     *,
-    points: Sequence[str] = (),
     estep: Any = None,
     step_size: Schedule | None = None,
     **choices: Any,
@@ -117,15 +120,16 @@ def cavi(
     """Coordinate-ascent mean-field variational inference (Blei, Kucukelbir and McAuliffe 2017,
     Algorithm 1): step size 1 on full data.
 
+    With `estimand={"x": vijax.estimand.mode()}` only the posterior mode of x is found (variational
+    EM), not a distribution.
+
     Args:
       model: the model.
-      points: globals of which only the posterior mode is found (variational EM), not a
-          distribution.
       estep: treatment of local variables (`vijax.estep`); None takes the model's own.
       step_size: rho_t; 1 never decreases the ELBO.
       **choices: the other arguments of `compose`.
     """
-    choices["estimand"] = _estimand(choices, distribution(), points)
+    choices["estimand"] = _estimand(choices, distribution())
     return _full("cavi", model, choices, estep=estep, step_size=step_size or constant())
 
 
@@ -133,7 +137,6 @@ def memoized(
     model: Model,
     num_parts: int | None = None,
     *,
-    points: Sequence[str] = (),
     estep: Any = None,
     **choices: Any,
 ) -> Algorithm:
@@ -142,7 +145,8 @@ def memoized(
 
     The data are cut once into parts, and a step visits one: it replaces the message of this part
     and keeps the others (see `vijax.messages.by_part`). So there is no step size, and every step
-    uses all the data. Its fixed points are those of `cavi`. It takes about a quarter of the passes
+    uses all the data. Its fixed points are those of `cavi`; with the modes of all globals
+    (`estimand=vijax.estimand.mode()`) it is incremental EM. It takes about a quarter of the passes
     if `cavi` takes many, the globals can be updated at once and the E-step ascends.
 
     From the second pass on `fit.trace["elbo"]` is the bound of all the data, exactly. It does not
@@ -162,7 +166,6 @@ def memoized(
       num_parts: number of parts. `vijax.fit` cuts the data into them, at random but always alike,
         and takes no `batch_size`. The state holds the natural parameters of the globals `num_parts`
         times, and twice that if locals are found ahead.
-      points: as for `cavi`; with all globals as points it is incremental EM.
       estep: as for `cavi`.
       **choices: the other arguments of `compose`.
 
@@ -185,7 +188,7 @@ def memoized(
     remedy = "Such as vijax.memoized(model, num_parts=10)."
     require(num_parts is not None, "num_parts", expected, "none", remedy)
     assert num_parts is not None
-    choices["estimand"] = _estimand(choices, distribution(), points)
+    choices["estimand"] = _estimand(choices, distribution())
     defaults = {
         "name": "memoized",
         "blocks": model.blocks,
@@ -199,7 +202,6 @@ def memoized(
 def svi(
     model: Model,
     *,
-    points: Sequence[str] = (),
     estep: Any = None,
     step_size: Schedule | None = None,
     **choices: Any,
@@ -207,9 +209,8 @@ def svi(
     """Stochastic variational inference: mean-field natural gradients from minibatches (Blei,
     Kucukelbir and McAuliffe 2017, Algorithm 3).
 
-    The default schedule is (t + 10)^-0.6, by measurement (`benchmarks/quality/schedules.py`);
-    `points` as for `cavi`."""
-    choices["estimand"] = _estimand(choices, distribution(), points)
+    The default schedule is (t + 10)^-0.6, by measurement (`benchmarks/quality/schedules.py`)."""
+    choices["estimand"] = _estimand(choices, distribution())
     schedule = step_size or robbins_monro(offset=10.0, kappa=0.6)
     return _stochastic("svi", model, choices, estep=estep, step_size=schedule)
 
@@ -217,7 +218,6 @@ def svi(
 def ssvi_a(
     model: Model,
     *,
-    points: Sequence[str] = (),
     estep: Any = None,
     step_size: Schedule | None = None,
     **choices: Any,
@@ -225,9 +225,8 @@ def ssvi_a(
     """Structured SVI with V approximated by the identity (Hoffman and Blei 2015, eq. 10).
 
     The default schedule is (t + 1)^-0.6: SSVI-A needs hundreds of updates and keeps improving while
-    steps are large. On full data it wants one that holds rho near 1 first (`hold_then_decay`).
-    `points` as for `cavi`."""
-    choices["estimand"] = _estimand(choices, distribution(), points)
+    steps are large. On full data it wants one that holds rho near 1 first (`hold_then_decay`)."""
+    choices["estimand"] = _estimand(choices, distribution())
     choices["estimator"] = _estimator(choices, at_draw(), model)
     schedule = step_size or robbins_monro(kappa=0.6)
     return _stochastic("ssvi_a", model, choices, estep=estep, step_size=schedule)
@@ -236,7 +235,6 @@ def ssvi_a(
 def ssvi(
     model: Model,
     *,
-    points: Sequence[str] = (),
     estep: Any = None,
     step_size: Schedule | None = None,
     damping: float = 0.3,
@@ -249,7 +247,6 @@ def ssvi(
 
     Args:
       model: the model.
-      points: as for `cavi`.
       estep: as for `cavi`.
       step_size: rho_t; by default (t + 1)^-0.6, as for SSVI-A.
       damping: tau in (1 - tau_t) I + tau_t V, tau_t = tau (1 - rho_t); see `vijax.estimator.ssvi`.
@@ -261,7 +258,7 @@ def ssvi(
           ramp off.
       **choices: the other arguments of `compose`.
     """
-    choices["estimand"] = _estimand(choices, distribution(), points)
+    choices["estimand"] = _estimand(choices, distribution())
     estimator = through_v(damping=damping, control_variate=control_variate)
     choices["estimator"] = _estimator(choices, estimator, model)
     growth: Ramp | None = ramp(sweeps_of_ramp) if sweeps_of_ramp else None
@@ -281,7 +278,7 @@ def sgrld(
     sum(eta). So `fit.posterior["topics"].mean()` is the present draw of the topics, and
     `fit.sample` repeats this one point. The draws along the chain have the spread of the posterior.
     The average of theta over steps, normalised, tends to the posterior mean of the topics
-    (`average_after=t`, `fit.average`), because topics and the mass of theta are independent. The
+    (`vijax.averaged(alg, t)`, `fit.average`), because topics and the mass of theta are independent. The
     reported objective is the bound of the log joint density at the draw. Under
     `vijax.estep.gibbs()`, the E-step of the paper, the chain draws from the posterior; under a
     mean-field E-step it draws from the law that the bound implies.
@@ -302,7 +299,7 @@ def sgrld(
     ...     local_elbo=lambda s, y, key: (y @ s["p"].log, None),
     ... )
     >>> size = vi.step_size.constant(0.1)
-    >>> alg = vi.sgrld(coins, num_groups=4, step_size=size, average_after=100)
+    >>> alg = vi.averaged(vi.sgrld(coins, num_groups=4, step_size=size), after=100)
     >>> fit = vi.fit(alg, np.eye(2)[[0, 0, 1, 0]], num_steps=4000, batch_size=4, key=jax.random.key(0))
     >>> bool(abs(fit.average["p"].mean()[0] - 5 / 7) < 0.05)
     True
@@ -363,8 +360,7 @@ def pg_svi(
       mean: linearise f in the mean parameters, or in (m, V) with m exact. "current" is the natural
         gradient; "exact", the exact-m form of appendix D, has the same fixed points and is undamped
         while the sites are weak.
-      **choices: the other arguments of `compose`, such as `learn`, and short ones, such as
-          `average_after`.
+      **choices: the other arguments of `compose`, such as `learn`.
 
     Raises:
       ValueError: an argument that makes no sense; at a step, a batch of the wrong size.
@@ -396,12 +392,11 @@ def pg_svi(
     site_update = _site_update(inner_steps, mean)
     defaults = {
         "name": "pg_svi",
-        "full_data": True,
         "estep": expectation,
         "update": update if site_update is None else dict.fromkeys(site_names, site_update),
         "step_size": step_size or by_share(backtracking(), a_third if memory else third_of_the_way),
     }
-    return row(model, defaults, choices)
+    return full_row(model, defaults, choices)
 
 
 def _site_update(inner_steps: int, mean: str) -> Update | None:
@@ -416,14 +411,10 @@ def a_third(share: float) -> Schedule:
     return constant(1 / 3)
 
 
-def _estimand(
-    choices: Mapping[str, Any], default: Estimand, points: Sequence[str] = ()
-) -> PerVariable[Estimand]:
-    """The user's estimands, completed by the row's own; `points` is short for modes."""
+def _estimand(choices: Mapping[str, Any], default: Estimand) -> PerVariable[Estimand]:
+    """The user's estimands, completed by the row's own."""
     estimand = choices.get("estimand")
-    estimands = per_variable("estimand", estimand, default, Estimand, "vijax.estimand")
-    named = {**dict.fromkeys(points, mode()), **dict(estimands.named)}
-    return PerVariable(estimands.default, tuple(sorted(named.items())))
+    return per_variable("estimand", estimand, default, Estimand, "vijax.estimand")
 
 
 def _estimator(
@@ -440,10 +431,9 @@ def _estimator(
 
 
 def _full(name: str, model: Model, choices: dict[str, Any], **defaults: Any) -> Algorithm:
-    """Coordinate ascent; bare data are the whole data set, unless `num_groups` was given."""
-    full_data = choices.get("num_groups") is None
-    shared = {"name": name, "full_data": full_data, "blocks": model.blocks}
-    return row(model, {**shared, **defaults}, choices)
+    """Coordinate ascent."""
+    shared = {"name": name, "blocks": model.blocks}
+    return full_row(model, {**shared, **defaults}, choices)
 
 
 def _stochastic(name: str, model: Model, choices: dict[str, Any], **defaults: Any) -> Algorithm:

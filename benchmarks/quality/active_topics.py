@@ -4,7 +4,7 @@ passes.
     python benchmarks/quality/active_topics.py [ap news20] [--topics 100] [--active 8 16 32:0.02]
     [--passes 1 5 10 20]
 
-32:0.02 stands for `active_topics=32, left_out=0.02`; all topics are run too, unless --no-dense is
+32:0.02 stands for `active=32, left_out=0.02`; all topics are run too, unless --no-dense is
 said. The score is of a held-out tenth, nats per word, and CPU seconds with compilation. Reads the
 corpora in the folder named by VIJAX_DATA."""
 
@@ -42,7 +42,8 @@ def main() -> None:
         )
         model = vi.models.lda(a.topics, train.vocab_size, 0.1, 0.1, estep=vi.estep.cvb0())
         for given in ([] if a.no_dense else ["all"]) + a.active:
-            alg, state, seconds, said = vi.ssvi_a(model, lazy=True, **choice(given)), None, 0.0, []
+            alg = vi.topics.by_words(vi.ssvi_a(model), **choice(given))
+            state, seconds, said = None, 0.0, []
             for passes in a.passes:
                 begin = time.process_time()
                 key = jax.random.key(0)
@@ -58,11 +59,11 @@ def main() -> None:
 
 
 def choice(given: str) -> dict[str, Any]:
-    """What `vijax.ssvi_a` is told."""
+    """What `vijax.topics.by_words` is told."""
     if given == "all":
         return {}
     most, _, share = given.partition(":")
-    return {"active_topics": int(most), "left_out": float(share or 0)}
+    return {"active": int(most), "left_out": float(share or 0)}
 
 
 def at_the_end(fit: vi.Fit) -> str:

@@ -40,9 +40,15 @@ def main() -> None:
             model = vi.models.lda(a.topics, train.vocab_size, 0.1, eta, estep=estep)
             for size in [s for s in a.sizes if s <= train.num_documents]:
                 begin = time.process_time()
-                alg = make(model, lazy=size * 4 < train.num_documents)
+                wrap = vi.topics.all_words
+                if size * 4 < train.num_documents:
+                    wrap = vi.topics.by_words
                 fit = vi.fit(
-                    alg, train, key=jax.random.key(a.seed), num_epochs=a.passes, batch_size=size
+                    wrap(make(model)),
+                    train,
+                    key=jax.random.key(a.seed),
+                    num_epochs=a.passes,
+                    batch_size=size,
                 )
                 seconds = time.process_time() - begin
                 score = fit.score(test, key=jax.random.key(1)).mean

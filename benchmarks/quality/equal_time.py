@@ -29,15 +29,15 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from peers_lda import ONE_CORE, peers_python
 
 ALPHA = ETA = 0.1
-QUICK = {"warm_starts": True, "tol": 1e-2}
+QUICK = {"warm": True, "tol": 1e-2}
 OURS: dict[str, dict[str, Any]] = {
     "vijax, SSVI-A, CVB0": {},
     "vijax, two fits averaged": {"fits": 2},
     "vijax, quick": QUICK,
-    "vijax, warm starts": {"warm_starts": True},
-    "vijax, all words": {"lazy": False},
-    "vijax, lazy": {"lazy": True},
-    "vijax, lazy, 16 topics a document": {"lazy": True, "active_topics": 16},
+    "vijax, warm starts": {"warm": True},
+    "vijax, all words": {"by_words": False},
+    "vijax, lazy": {"by_words": True},
+    "vijax, lazy, 16 topics a document": {"by_words": True, "active": 16},
 }
 PEERS = {
     "tomotopy, collapsed Gibbs": "tomotopy",
@@ -131,11 +131,17 @@ def our_worker(name: str, corpus: str, topics: int, seconds: float, limit: int, 
     from vijax.evaluate import document_completion
 
     train, test = corpora(corpus, limit)
-    choices = dict(OURS[name])
-    fits = choices.pop("fits", 1)
-    estep = vi.estep.cvb0(tol=choices.pop("tol", 1e-3))
+    choices = OURS[name]
+    fits = choices.get("fits", 1)
+    estep = vi.estep.cvb0(tol=choices.get("tol", 1e-3))
     model = vi.models.lda(topics, train.vocab_size, ALPHA, ETA, estep=vi.estep.cvb0())
-    alg = vi.ssvi_a(model, estep=estep, **choices)
+    alg = vi.ssvi_a(model, estep=estep)
+    if "warm" in choices:
+        alg = vi.warm(alg)
+    if choices.get("by_words"):
+        alg = vi.topics.by_words(alg, choices.get("active"))
+    elif "by_words" in choices:
+        alg = vi.topics.all_words(alg)
     found: list[list[tuple[float, np.ndarray]]] = [[] for _ in range(fits)]
 
     def run(number: int) -> None:

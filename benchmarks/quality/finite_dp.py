@@ -86,16 +86,12 @@ def with_v(schedule: vi.step_size.Schedule, control_variate: bool = False) -> vi
     )
 
 
-WARM = vi.ssvi_a(NEAR, step_size=HOLD, full_data=True)
+WARM = vi.whole(vi.ssvi_a(NEAR, step_size=HOLD))
 METHODS = {
     "collapsed Gibbs, 200 sweeps": (_collapsed, ()),
     "SSVI-A": variational((WARM, 500)),
-    "SSVI, damping 0.3 (default)": variational(
-        (vi.ssvi(NEAR, step_size=HOLD, full_data=True), 500)
-    ),
-    "SSVI, damping 1": variational(
-        (vi.ssvi(NEAR, step_size=HOLD, damping=1.0, full_data=True), 500)
-    ),
+    "SSVI, damping 0.3 (default)": variational((vi.whole(vi.ssvi(NEAR, step_size=HOLD)), 500)),
+    "SSVI, damping 1": variational((vi.whole(vi.ssvi(NEAR, step_size=HOLD, damping=1.0)), 500)),
     "MF, near-symmetric": variational((vi.cavi(NEAR), 500)),
     "MF, Dirichlet(1) responsibilities": variational(
         (vi.cavi(model(vi.init.random_responsibilities(1.0))), 500)
@@ -110,7 +106,7 @@ ABLATION = {
     "V and control variate, rho = 1 then decay": variational((with_v(HOLD, True), 500)),
     "V, 0.3 t^-0.5": variational((with_v(SMALL), 500)),
     "V and control variate, 0.3 t^-0.5": variational((with_v(SMALL, True), 500)),
-    "SSVI-A, 0.3 t^-0.5": variational((vi.ssvi_a(NEAR, step_size=SMALL, full_data=True), 500)),
+    "SSVI-A, 0.3 t^-0.5": variational((vi.whole(vi.ssvi_a(NEAR, step_size=SMALL)), 500)),
     "SSVI-A 200 steps, then V": variational((WARM, 200), (with_v(HOLD), 500)),
     "SSVI-A 200 steps, then V and control variate": variational(
         (WARM, 200), (with_v(HOLD, True), 500)

@@ -54,7 +54,7 @@ def structured(
 ) -> vi.Fit:
     """SSVI-A on full data: rho = 1 for two thirds of the steps, then decreasing."""
     schedule = HOLD(2 * steps // 3)
-    alg = vi.ssvi_a(model(y.shape[1], size, start, rounds), step_size=schedule, full_data=True)
+    alg = vi.whole(vi.ssvi_a(model(y.shape[1], size, start, rounds), step_size=schedule))
     return vi.fit(alg, y, num_steps=steps, key=jax.random.key(0))
 
 

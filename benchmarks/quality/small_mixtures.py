@@ -290,7 +290,7 @@ def starts() -> Iterator[str]:
             [],
         )
         hold = vi.step_size.hold_then_decay(200)
-        for alg in (vi.cavi(model), vi.ssvi_a(model, step_size=hold, full_data=True)):
+        for alg in (vi.cavi(model), vi.whole(vi.ssvi_a(model, step_size=hold))):
             fit = vi.fit(alg, y, num_steps=500, key=jax.random.key(1))
             used.append(
                 int(np.sum(np.asarray(fit.posterior["weights"].concentration) - 0.2 >= 0.5))

@@ -81,6 +81,52 @@ def test_documents_are_held_to_some_topics(tmp_path):
     assert (wrapper.name, wrapper.active) == ("by_words", 2)
 
 
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["algorithm.active_topics=2", "algorithm.lazy=false"],
+            r"algorithm\.active_topics: expected none with algorithm\.lazy=false, got 2\. .*leave "
+            r"algorithm\.lazy out",
+        ),
+        (
+            ["algorithm.left_out=0.2"],
+            r"algorithm\.left_out: expected none without algorithm\.active_topics, got 0\.2",
+        ),
+        (["algorithm.left_out=0.2", "algorithm.lazy=true"], "left_out: expected 0 without active"),
+        (
+            ["algorithm.name=ssvi", "algorithm.lazy=true"],
+            r"leave by_words \(algorithm\.lazy\) out|Leave by_words \(algorithm\.lazy\) out",
+        ),
+        (
+            ["algorithm.estep.name=gibbs", "algorithm.warm_starts=true"],
+            r"leave warm \(algorithm\.warm_starts\) out",
+        ),
+    ],
+)
+def test_settings_of_steps_that_do_not_go_together_are_refused(tmp_path, overrides, message):
+    with pytest.raises(ValueError, match=message):
+        _ = Plan(config(tmp_path, "num_topics=2", *overrides), words(5)).algorithm
+
+
+def test_settings_of_steps_are_wrappers(tmp_path):
+    overrides = ["num_topics=2", "algorithm.name=svi"]
+    made = lambda *more: Plan(config(tmp_path, *overrides, *more), words(5)).algorithm
+    by_words = ["algorithm.active_topics=2", "algorithm.left_out=0.25"]
+    for settings, expected in (
+        ([], ()),
+        (["algorithm.warm_starts=true"], vi.warm(made()).wrappers),
+        (["algorithm.lazy=true"], vi.topics.by_words(made()).wrappers),
+        (["algorithm.lazy=false"], vi.topics.all_words(made()).wrappers),
+        (by_words, vi.topics.by_words(made(), 2, 0.25).wrappers),
+        (
+            ["algorithm.warm_starts=true", "algorithm.lazy=true"],
+            vi.topics.by_words(vi.warm(made())).wrappers,
+        ),
+    ):
+        assert made(*settings).wrappers == expected
+
+
 def test_settings_reach_what_they_are_of(tmp_path):
     overrides = [
         "algorithm.estep.name=gibbs",

@@ -6,7 +6,6 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 import vijax as vi
@@ -165,21 +164,48 @@ CASES = [
         TypeError,
         "penalty_evry: .*Did you mean 'penalty_every'",
     ),
-    # arguments that there are no more
+    # names that are no arguments, and what to write
     (
         lambda: vi.compose(COIN, step_size=SIZE, average_after=3),
         TypeError,
-        r"^average_after: .* any more\. Wrap the algorithm: vijax\.averaged\(alg, after\)",
+        r"^average_after: .* no such argument\. Wrap the algorithm: vijax\.averaged\(alg, after\)",
     ),
     (
-        lambda: vi.svi(COIN, hyper_optimizer=optax.sgd(0.1)),
+        lambda: vi.compose(COIN, step_size=SIZE, num_groups=3),
         TypeError,
-        r"^hyper_optimizer: .* any more\. .*learn=vijax\.learn\(",
+        r"^num_groups: .*vijax\.part_of\(alg, N\)\. The rows, as vijax\.svi, take it",
+    ),
+    (lambda: vi.svi(COIN, full_data=True), TypeError, r"^full_data: .*vijax\.whole\(alg\)"),
+    (lambda: vi.map(COIN, warm_starts=True), TypeError, r"^warm_starts: .*vijax\.warm\(alg\)"),
+    (
+        lambda: vi.ssvi_a(COIN, lazy=False),
+        TypeError,
+        r"^lazy: .*vijax\.topics\.by_words\(alg\), or vijax\.topics\.all_words\(alg\) for lazy=False",
     ),
     (
-        lambda: vi.cavi(COIN, sequential=False),
+        lambda: vi.svi(COIN, active_topics=3),
         TypeError,
-        r"^sequential: .* any more\. Give blocks=model\.blocks",
+        r"^active_topics: .*vijax\.topics\.by_words\(alg, active=\.\.\.\)",
+    ),
+    (
+        lambda: vi.svi(COIN, left_out=0.1),
+        TypeError,
+        r"^left_out: .*vijax\.topics\.by_words\(alg, active=\.\.\., left_out=\.\.\.\)",
+    ),
+    (
+        lambda: vi.pg_svi(COIN, axis="data"),
+        TypeError,
+        r"^axis: .*vijax\.over_axis\(alg, name\)",
+    ),
+    (
+        lambda: vi.cavi(COIN, points=["bias"]),
+        TypeError,
+        r"^points: .*estimand=\{'x': vijax\.estimand\.mode\(\)\}",
+    ),
+    (
+        lambda: vi.em(COIN, num_parts=3),
+        TypeError,
+        r"^num_parts: .*messages=vijax\.messages\.by_part\(n\), or take vijax\.memoized\(model, n\)",
     ),
     (
         lambda: vi.cavi(COIN, blocks=(("bias",), ("bias",))),

@@ -421,7 +421,7 @@ def test_locals_of_other_data_are_begun_anew(rows):
 
 
 def test_groups_of_other_data_were_not_seen():
-    alg = vi.svi(coupled(), warm_starts=True)
+    alg = vi.warm(vi.svi(coupled()))
     first = vi.fit(alg, GAMMAS, num_epochs=1, batch_size=10, key=KEY)
     assert np.all(first.state.beside["warm"].seen)
     with pytest.warns(

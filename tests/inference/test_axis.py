@@ -58,7 +58,7 @@ def test_every_row_has_a_case():
     """Those that the table of `vijax.algorithms` names."""
     rows = re.findall(r"^\| `(\w+)` \|", algorithms.__doc__, re.MULTILINE)
     assert len(rows) > 10
-    assert {getattr(vi, row) for row in rows} == {case.row for case in CASES.values()}
+    assert {getattr(vi, row) for row in rows} <= {case.row for case in CASES.values()}
 
 
 NOISY = vi.model(
@@ -72,7 +72,7 @@ NOISY = vi.model(
 def test_each_group_draws_by_its_row_on_any_number_of_devices(rows):
     """By the row that the batch says, else by its place: no two draw alike, and none otherwise on
     more devices."""
-    alg, batch = vi.svi(NOISY, axis="data"), vi.Minibatch(np.zeros(16), 20.0, rows=rows)
+    alg, batch = vi.over_axis(vi.svi(NOISY), "data"), vi.Minibatch(np.zeros(16), 20.0, rows=rows)
     step = lambda key, state, data, rows: (
         alg.step(key, state, batch._replace(data=data, rows=rows))[1].per_group
     )
@@ -98,7 +98,7 @@ def test_the_group_that_is_not_finite_is_found_in_its_part():
         prior={"bias": vi.Beta.from_alpha_beta(1.0, 1.0)},
         local_elbo=lambda s, y, key: (jnp.log(y) * s["bias"].log, None),
     )
-    alg = vi.svi(coin, axis="data")
+    alg = vi.over_axis(vi.svi(coin), "data")
     batch = vi.Minibatch(np.ones(16), 20.0, np.where(np.arange(16) % 4 == 2, 0.0, 1.0))
     state, step = alg.init(KEY), jax.jit(by_vmap(alg.step, batch, DEVICES))
     for bad in [(), (11,), (3, 11), (0, 15)]:
@@ -111,7 +111,7 @@ def test_the_group_that_is_not_finite_is_found_in_its_part():
 
 def test_the_site_that_is_not_finite_is_found_on_its_device():
     """By its number, not by its place; one in padding is none."""
-    alg = vi.pg_svi(axis_cases.gp(), step_size=axis_cases.HALF, memory=True, axis="data")
+    alg = vi.over_axis(vi.pg_svi(axis_cases.gp(), step_size=axis_cases.HALF, memory=True), "data")
     sites, y = np.arange(16, dtype=np.int32)[::-1].copy(), axis_cases.LABELS.copy()
     y[[3, 14]] = np.nan
     batch = vi.Minibatch({"site": sites, "y": y}, 16.0, axis_cases.COUNTED)
@@ -125,29 +125,31 @@ WHOLE = vi.density(
 )
 REFUSED = {
     "data that are one group": (
-        lambda: vi.ngvi(WHOLE, axis="data"),
-        r"^axis: expected a model whose data are groups, got one whose data are one group\. Write "
+        lambda: vi.over_axis(vi.ngvi(WHOLE), "data"),
+        r"^alg: expected a model whose data are groups, got one whose data are one group\. Write "
         r".*log_lik",
     ),
     "a density without data": (
-        lambda: vi.advi(vi.density({"x": vi.free()}, lambda v: -0.5 * v["x"] ** 2), axis="data"),
-        r"^axis: expected a model whose data are groups",
+        lambda: vi.over_axis(
+            vi.advi(vi.density({"x": vi.free()}, lambda v: -0.5 * v["x"] ** 2)), "data"
+        ),
+        r"^alg: expected a model whose data are groups",
     ),
     "warm starts": (
-        lambda: vi.svi(axis_cases.lda(), warm_starts=True, axis="data"),
+        lambda: vi.warm(vi.over_axis(vi.svi(axis_cases.lda()), "data")),
         r"^warm: expected an algorithm without over_axis, got OverAxis\(axis='data'\)",
     ),
     "lazy steps": (
-        lambda: vi.svi(axis_cases.lda(), lazy=True, axis="data"),
+        lambda: vi.topics.by_words(vi.over_axis(vi.svi(axis_cases.lda()), "data")),
         r"^by_words: expected an algorithm without over_axis",
     ),
     "no name": (
-        lambda: vi.svi(axis_cases.mixture(), axis=0),
-        r"^axis: expected the name of a mesh axis, got 0\.",
+        lambda: vi.over_axis(vi.svi(axis_cases.mixture()), 0),
+        r"^name: expected the name of a mesh axis, got 0\.",
     ),
     "a fit": (
         lambda: vi.fit(
-            vi.svi(axis_cases.mixture(), axis="data"), axis_cases.Y, num_steps=1, key=KEY
+            vi.over_axis(vi.svi(axis_cases.mixture()), "data"), axis_cases.Y, num_steps=1, key=KEY
         ),
         r"^alg: expected an algorithm whose step takes a whole batch, got .*axis='data'.*shard_map",
     ),
@@ -163,7 +165,7 @@ def test_what_cannot_be_done_in_parts_is_refused(name):
 
 def test_locals_of_all_groups_beside_a_part_of_them_are_refused():
     row, make, (batch,), choices, _ = CASES["locals that go on by cavi"]
-    alg = row(make(), axis="data", **choices)
+    alg = vi.over_axis(row(make(), **choices), "data")
     state = jax.eval_shape(alg.init, KEY, batch._replace(num_groups=None))
     assert jax.tree.leaves(state.local)[0].shape[0] == 16
     half = jax.tree.map(lambda x: x[:8], batch.data)
@@ -197,16 +199,17 @@ def test_every_step_lowers_for_an_accelerator(name):
 
 
 BY_WORDS = {
-    "svi": (vi.svi, {"lazy": True}),
-    "svi, gibbs": (vi.svi, {"lazy": True, "estep": vi.estep.gibbs(num_sweeps=2, burn_in=1)}),
-    "ssvi_a, active topics": (vi.ssvi_a, {"lazy": True, "active_topics": 2}),
+    "svi": lambda model: vi.topics.by_words(vi.svi(model)),
+    "svi, gibbs": lambda model: vi.topics.by_words(
+        vi.svi(model, estep=vi.estep.gibbs(num_sweeps=2, burn_in=1))
+    ),
+    "ssvi_a, active topics": lambda model: vi.topics.by_words(vi.ssvi_a(model), active=2),
 }
 
 
 @pytest.mark.parametrize("name", BY_WORDS)
 def test_every_step_by_words_lowers_for_an_accelerator(name):
-    row, choices = BY_WORDS[name]
-    alg = row(axis_cases.lda(), **choices)
+    alg = BY_WORDS[name](axis_cases.lda())
     vocab_size = alg.spec.model.form.documents.vocab_size
     batch = vi.topics.renumbered(axis_cases.DOCUMENTS[0], vocab_size)
     state = jax.eval_shape(alg.init, KEY, batch)

@@ -219,12 +219,13 @@ def test_a_mode_beside_a_distribution():
 
 def test_structured_svi_with_points(optimum):
     """One global at a draw, times V, the other at its mode."""
-    alg = vi.ssvi(
-        MODEL,
-        points=("precision",),
-        damping=1.0,
-        full_data=True,
-        step_size=vi.step_size.robbins_monro(0.5),
+    alg = vi.whole(
+        vi.ssvi(
+            MODEL,
+            damping=1.0,
+            step_size=vi.step_size.robbins_monro(0.5),
+            estimand={"precision": vi.estimand.mode()},
+        )
     )
     fit = vi.fit(alg, Y, num_steps=400, key=KEY)
     assert fit.alg.spec.is_point("precision")

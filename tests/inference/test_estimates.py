@@ -23,7 +23,7 @@ Y = RNG.normal(size=(60, 1)) + np.repeat([[-3.0], [3.0]], 30, axis=0)
         (vi.map, {}, ["a", "b"]),
         (vi.cavi, {"estimand": {"b": vi.estimand.maximum_likelihood()}}, ["b"]),
         (vi.em, {"estimand": {"b": vi.estimand.distribution()}}, ["a"]),
-        (vi.ssvi, {"points": ("a",)}, ["a"]),
+        (vi.ssvi, {"estimand": {"a": vi.estimand.mode()}}, ["a"]),
     ],
 )
 def test_algorithms_say_what_they_find(algorithm, choices, points):

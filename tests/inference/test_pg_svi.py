@@ -191,7 +191,7 @@ def test_minibatches_with_memory_converge_to_the_optimum_with_large_steps():
 def test_plain_minibatches_need_small_steps_or_averages():
     _, best = brute_optimum()
     model = classifier()
-    alg = vi.pg_svi(model, average_after=200)
+    alg = vi.averaged(vi.pg_svi(model), 200)
     fit = run(alg, model, 900, batch_size=2)
     assert fit.state.beside["averaged"]["z"].prior is None  # a kernel is kept once
     assert abs(float(model.elbo(fit.average)) / best - 1) < 2e-3
@@ -200,7 +200,7 @@ def test_plain_minibatches_need_small_steps_or_averages():
 
 def test_resuming_equals_one_run_and_nothing_recompiles():
     model = classifier()
-    alg = vi.pg_svi(model, memory=True, average_after=3)
+    alg = vi.averaged(vi.pg_svi(model, memory=True), 3)
     step = chex.assert_max_traces(
         lambda *a: alg.step(*a), n=4
     )  # shapes, loop: of the first chunk only
@@ -309,9 +309,7 @@ def test_any_model_by_monte_carlo_comes_close_to_the_glm():
     logit = lambda s, data, key: (jax.nn.log_sigmoid(data[1] * (data[0] @ s["w"].value)), None)
     model = vi.model(prior=prior, local_elbo=logit)
     for rule in (vi.estimator.reparameterised(32), vi.estimator.score_function(400)):
-        alg = vi.pg_svi(
-            model, estimator=rule, step_size=robbins_monro(0.5, kappa=0.8), full_data=True
-        )
+        alg = vi.whole(vi.pg_svi(model, estimator=rule, step_size=robbins_monro(0.5, kappa=0.8)))
         fit = vi.fit(
             alg, (jnp.asarray(x, jnp.float32), jnp.asarray(Y)), num_steps=400, key=jax.random.key(1)
         )

@@ -169,7 +169,7 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="step_size: expected a schedule"):
         vi.sgrld(vi.models.lda(2, 5), step_size=vi.step_size.backtracking())
     with pytest.raises(ValueError, match="by_words"):
-        vi.sgrld(vi.models.lda(2, 5), lazy=True)
+        vi.topics.by_words(vi.sgrld(vi.models.lda(2, 5)))
     alg = vi.cavi(mixture, estimator=vi.estimator.langevin())
     with pytest.raises(ValueError, match="estimator: expected Dirichlet globals"):
         vi.fit(alg, np.zeros((3, 1)), num_steps=1, key=jax.random.key(0))

@@ -118,8 +118,8 @@ SITES = vi.models.glm(np.eye(4), np.array([0.5, -1.0, 2.0, 0.0]), vi.likelihood.
 PART = vi.Minibatch({"site": np.array([0, 2]), "y": np.array([0.5, 2.0])}, 4)
 
 
-def after(steps, batch=PART, **choices):
-    alg = vi.pg_svi(SITES, **choices)
+def after(steps, batch=PART, wrap=lambda alg: alg, **choices):
+    alg = wrap(vi.pg_svi(SITES, **choices))
     step, state, states = jax.jit(alg.step), alg.init(KEY), []
     for _ in range(steps):
         state, _ = step(KEY, state, batch)
@@ -158,7 +158,7 @@ def test_some_of_the_sites_are_not_all_of_them():
 
 
 def test_the_average_is_that_of_the_steps_from_its_first_on():
-    states = after(6, average_after=2, step_size=constant(0.2))
+    states = after(6, wrap=lambda alg: vi.averaged(alg, 2), step_size=constant(0.2))
     expected = np.mean([state.posterior["z"].precision for state in states[2:]], axis=0)
     np.testing.assert_allclose(states[-1].beside["averaged"]["z"].precision, expected, rtol=1e-5)
 

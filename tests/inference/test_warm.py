@@ -20,7 +20,7 @@ STILL = vi.step_size.constant(1e-30)  # the globals stay where they are
 
 
 def still(model, **choices):
-    return vi.svi(model, step_size=STILL, **choices)
+    return vi.warm(vi.svi(model, step_size=STILL, **choices))
 
 
 def lda(rounds):
@@ -61,7 +61,7 @@ def test_topics_go_on_to_the_fixed_point(name):
         model = vi.models.lda(
             3, 12, estep=dataclasses.replace(ESTEPS[name], max_iters=rounds, tol=1e-14)
         )
-        alg, batches = still(model, warm_starts=True), as_loader(CORPUS, model, 23, 0)
+        alg, batches = still(model), as_loader(CORPUS, model, 23, 0)
         state = alg.init(KEY, next(iter(batches.batches(0, 1))))._replace(posterior=topics)
         step = jax.jit(alg.step)
         for batch in batches.batches(0, epochs):
@@ -112,7 +112,7 @@ def test_sweeps_of_several_visits_add_up(name):
     with jax.enable_x64(True):
         model = make()
         run = lambda sweeps, epochs: vi.fit(
-            still(model, estep=vi.estep.mean_field(sweeps, 1e-14), warm_starts=True),
+            still(model, estep=vi.estep.mean_field(sweeps, 1e-14)),
             data,
             num_epochs=epochs,
             batch_size=4,
@@ -129,7 +129,7 @@ def test_correlated_topics_go_on():
     estep = lambda rounds: vi.estep.proximal_gradient(max_iters=rounds, tol=1e-6)
     run = lambda rounds, epochs: (
         vi.fit(
-            still(vi.models.ctm(3, 12, estep=estep(rounds)), warm_starts=True),
+            still(vi.models.ctm(3, 12, estep=estep(rounds))),
             CORPUS,
             num_epochs=epochs,
             batch_size=5,
@@ -146,7 +146,7 @@ def test_correlated_topics_go_on():
 
 # --- the state ------------------------------------------------------------------------------------
 def test_it_learns_and_goes_on_bit_for_bit():
-    alg = vi.svi(lda(4), warm_starts=True)
+    alg = vi.warm(vi.svi(lda(4)))
     run = lambda steps, **more: vi.fit(alg, CORPUS, num_steps=steps, batch_size=5, key=KEY, **more)
     whole, half = run(20), run(10)
     on = run(20, state=half.state)
@@ -158,7 +158,7 @@ def test_it_learns_and_goes_on_bit_for_bit():
 
 
 def test_a_skipped_step_leaves_the_locals_as_they_were():
-    alg = vi.svi(coupled(), warm_starts=True)
+    alg = vi.warm(vi.svi(coupled()))
     good = Minibatch(CHAINS["bits"][1], 9.0, rows=np.arange(9, dtype=np.int32))
     state, step = alg.init(KEY, good), jax.jit(alg.step)
     bad, info = step(KEY, state, good._replace(data=good.data * np.nan))
@@ -171,7 +171,7 @@ def test_a_skipped_step_leaves_the_locals_as_they_were():
 
 def test_the_table_of_all_groups_is_not_copied():
     """A step costs what its batch costs: of the table it reads and writes rows."""
-    alg, total = vi.svi(lda(2), warm_starts=True), 1000
+    alg, total = vi.warm(vi.svi(lda(2))), 1000
     batch = next(iter(as_loader(CORPUS, lda(2), 5, 0).batches(0, 1)))._replace(
         num_groups=float(total)
     )
@@ -194,21 +194,19 @@ def makers(jaxpr, shape):
     ("make", "words"),
     [
         (
-            lambda: vi.svi(lda(2), estep=vi.estep.gibbs(), warm_starts=True),
+            lambda: vi.warm(vi.svi(lda(2), estep=vi.estep.gibbs())),
             "an E-step that can begin anywhere",
         ),
         (
-            lambda: vi.svi(
-                vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)), warm_starts=True
-            ),
+            lambda: vi.warm(vi.svi(vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)))),
             "a model whose E-step climbs",
         ),
-        (lambda: vi.memoized(lda(2), 4, warm_starts=True), "no memory of messages"),
+        (lambda: vi.warm(vi.memoized(lda(2), 4)), "no memory of messages"),
         (
-            lambda: vi.svi(lda(2), axis="data", warm_starts=True),
+            lambda: vi.warm(vi.over_axis(vi.svi(lda(2)), "data")),
             "warm: expected an algorithm without over_axis",
         ),
-        (lambda: vi.svi(lda(2), warm_starts=True).init(KEY), "the first minibatch"),
+        (lambda: vi.warm(vi.svi(lda(2))).init(KEY), "the first minibatch"),
     ],
 )
 def test_what_cannot_go_on_is_refused(make, words):
@@ -220,7 +218,7 @@ def test_padding_begins_where_nothing_is_known():
     """Its row is N, which is no group: not even where all have been seen, and the last one's is
     next to it."""
     alg, batch = (
-        still(lda(4), warm_starts=True),
+        still(lda(4)),
         next(iter(as_loader(CORPUS, lda(4), 5, 0).batches(0, 1))),
     )
     total, model = CORPUS.num_documents, alg.spec.model

@@ -33,28 +33,24 @@ def names(alg):
 
 
 @pytest.mark.parametrize(
-    ("short", "long"),
+    ("make", "again"),
     [
-        (lambda: vi.svi(mixture(), average_after=3), lambda: vi.averaged(vi.svi(mixture()), 3)),
-        (lambda: vi.svi(lda(), warm_starts=True), lambda: vi.warm(vi.svi(lda()))),
-        (lambda: vi.svi(mixture(), axis="data"), lambda: vi.over_axis(vi.svi(mixture()), "data")),
-        (lambda: vi.svi(mixture(), num_groups=9), lambda: vi.part_of(vi.svi(mixture()), 9)),
-        (lambda: vi.svi(mixture(), full_data=True), lambda: vi.whole(vi.svi(mixture()))),
+        (lambda: vi.averaged(vi.svi(mixture()), 3), None),
+        (lambda: vi.warm(vi.svi(lda())), None),
+        (lambda: vi.over_axis(vi.svi(mixture()), "data"), None),
+        (lambda: vi.part_of(vi.svi(mixture()), 9), lambda: vi.svi(mixture(), num_groups=9)),
+        (lambda: vi.whole(vi.svi(mixture())), None),
         (
-            lambda: vi.ssvi_a(lda(), lazy=True, warm_starts=True, penalty_every=7),
             lambda: vi.topics.by_words(vi.warm(vi.ssvi_a(lda(), penalty_every=7)), penalty_every=7),
+            lambda: vi.topics.by_words(vi.warm(vi.ssvi_a(lda(), penalty_every=7))),
         ),
-        (
-            lambda: vi.svi(lda(), lazy=True, active_topics=2, left_out=0.25),
-            lambda: vi.topics.by_words(vi.svi(lda()), active=2, left_out=0.25),
-        ),
+        (lambda: vi.topics.by_words(vi.svi(lda()), active=2, left_out=0.25), None),
     ],
 )
-def test_a_short_argument_is_the_wrapper(short, long):
-    """One object, so that nothing is compiled for the second, also where it comes out of a
-    pickle."""
-    alg = long()
-    for other in (short(), pickle.loads(pickle.dumps(alg))):
+def test_equal_wrapped_algorithms_are_one_object(make, again):
+    """So that nothing is compiled for the second, also where it comes out of a pickle."""
+    alg = make()
+    for other in ((again or make)(), pickle.loads(pickle.dumps(alg))):
         assert other.step is alg.step
         assert other.init is alg.init
         assert other.wrappers == alg.wrappers
@@ -191,7 +187,7 @@ def test_what_cannot_be_wrapped_is_refused(make, words):
 
 
 def test_states_of_other_wrappers_are_told():
-    plain, mean = vi.svi(COIN, num_groups=9), vi.svi(COIN, num_groups=9, average_after=0)
+    plain, mean = vi.svi(COIN, num_groups=9), vi.averaged(vi.svi(COIN, num_groups=9), 0)
     state = plain.init(KEY)
     with pytest.raises(
         ValueError, match=r"^state: expected one with the memory of 'averaged', got one with \[\]"
@@ -204,7 +200,7 @@ def test_states_of_other_wrappers_are_told():
 
 
 def test_a_fit_goes_on_without_what_its_wrappers_do_not_keep():
-    first = vi.fit(vi.svi(COIN, average_after=0), Y, num_steps=2, key=KEY)
+    first = vi.fit(vi.averaged(vi.svi(COIN), 0), Y, num_steps=2, key=KEY)
     on = vi.fit(vi.svi(COIN), Y, num_steps=4, key=KEY, state=first.state)
     assert on.state.beside == {}
     assert int(on.state.step) == 4

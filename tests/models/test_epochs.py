@@ -89,7 +89,7 @@ def row_of_algorithm(name, model):
         return vi.part_of(
             vi.compose(model, estimator=vi.estimator.score_function(4), step_size=step_size), N
         )
-    choices = {"full_data": False, "blocks": None, "num_groups": N, "penalty_every": 1}
+    choices = {"blocks": None, "num_groups": N, "penalty_every": 1}
     return getattr(vi, name)(model, step_size=step_size, **choices)
 
 

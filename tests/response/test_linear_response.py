@@ -259,7 +259,7 @@ def test_models_that_are_not_served_are_refused():
     of_topics = vi.cavi(vi.models.lda(num_topics=2, vocab_size=3))
     with pytest.raises(ValueError, match="a model of documents"):
         vi.linear_response(full._replace(alg=of_topics))
-    points = vi.cavi(split_regression(), points=["a"])
+    points = vi.cavi(split_regression(), estimand={"a": vi.estimand.mode()})
     with pytest.raises(ValueError, match="a distribution of every global"):
         vi.linear_response(full._replace(alg=points, state=points.init(KEY)), pairs())
 

@@ -60,7 +60,7 @@ def test_a_fit_is_that_of_one_device(kind, x64):
 
 def test_every_row_has_a_case():
     rows = set(re.findall(r"^\| `(\w+)` \|", algorithms.__doc__, re.MULTILINE)) - {"auto", "dadvi"}
-    assert rows == {case.make.args[0].__name__ for case in CASES.values()}
+    assert rows <= {case.make.args[0].__name__ for case in CASES.values()}
 
 
 EIGHT = """
@@ -275,12 +275,12 @@ REFUSED = {
         r"^mesh: expected a model whose data are groups.*Write the density by groups",
     ),
     "active topics": (
-        vi.svi(lda(), lazy=True, active_topics=2),
+        vi.topics.by_words(vi.svi(lda()), active=2),
         lambda: vi.scale.mesh(1),
         r"^mesh: expected steps that may use all topics, got active=2",
     ),
     "steps that are split already": (
-        vi.svi(axis_cases.mixture(), axis="data"),
+        vi.over_axis(vi.svi(axis_cases.mixture()), "data"),
         lambda: vi.scale.mesh(1),
         r"^alg: expected an algorithm whose step takes a whole batch.*give mesh=",
     ),

@@ -135,7 +135,7 @@ def test_all_topics_are_the_dense_step(name, eta):
         model = lda(estep=ESTEPS[name](), eta=eta)
         schedule = vi.step_size.robbins_monro(kappa=0.7)
         dense = run(vi.svi(model, step_size=schedule), 30)
-        held = run(vi.svi(model, step_size=schedule, lazy=True, active_topics=K), 30)
+        held = run(vi.topics.by_words(vi.svi(model, step_size=schedule), active=K), 30)
     np.testing.assert_allclose(
         held.posterior["topics"].concentration, dense.posterior["topics"].concentration, rtol=1e-8
     )
@@ -144,7 +144,7 @@ def test_all_topics_are_the_dense_step(name, eta):
 
 
 @pytest.mark.parametrize(
-    "choice", [{"active_topics": 2}, {"active_topics": K, "left_out": 0.25}], ids=["two", "few"]
+    "choice", [{"active": 2}, {"active": K, "left_out": 0.25}], ids=["two", "few"]
 )
 @pytest.mark.parametrize("name", list(ESTEPS))
 def test_the_bound_is_that_of_locals_without_the_other_topics(monkeypatch, name, choice):
@@ -152,7 +152,7 @@ def test_the_bound_is_that_of_locals_without_the_other_topics(monkeypatch, name,
     do not come out even."""
     monkeypatch.setattr(active_topics, "split_chunks", lambda x, size: split_chunks(x, 2))
     with jax.enable_x64(True):
-        alg = vi.svi(lda(estep=ESTEPS[name]()), lazy=True, **choice)
+        alg = vi.topics.by_words(vi.svi(lda(estep=ESTEPS[name]())), **choice)
         state = jax.jit(alg.init)(KEY)
         topics = Dirichlet(jnp.asarray(APART))
         own = {"topics": DirichletByWord.from_law(topics, state.hyper["eta"])}
@@ -201,8 +201,8 @@ def test_the_bound_is_that_of_locals_without_the_other_topics(monkeypatch, name,
 def test_drawn_messages_have_the_law_of_draws_of_all_words():
     """SSVI-A at given topics: pairs alone are drawn, or all K x V shares, of which the pairs are
     then read."""
-    alg = vi.ssvi_a(lda(estep=vi.estep.cvb0()), lazy=True, active_topics=2)
-    start = run(vi.svi(lda(), lazy=True), 30).state
+    alg = vi.topics.by_words(vi.ssvi_a(lda(estep=vi.estep.cvb0())), active=2)
+    start = run(vi.topics.by_words(vi.svi(lda())), 30).state
     seen = jax.jit(lambda state: as_seen(alg, state))(start)
     pairs = seen.state.posterior["topics"]
     ids, words = np.asarray(seen.pairs), np.asarray(SEEN.data.words)
@@ -255,7 +255,7 @@ def test_topics_are_those_that_a_first_round_likes():
 @pytest.mark.parametrize("active", [None, 2])
 def test_the_penalty_adds_a_quarter_to_the_numbers_of_a_step(active):
     """Of all K x V numbers, at steps apart by four times their ratio to those that a step sees."""
-    alg = vi.ssvi_a(lda(), lazy=True, active_topics=active)
+    alg = vi.topics.by_words(vi.ssvi_a(lda()), active=active)
     state = jax.jit(alg.init)(KEY)
     seen = K * len(SEEN.data.words)
     if active is not None:
@@ -270,7 +270,7 @@ def test_the_penalty_adds_a_quarter_to_the_numbers_of_a_step(active):
 
 
 def test_it_goes_on_bit_for_bit():
-    alg = vi.ssvi_a(lda(), lazy=True, active_topics=2, left_out=0.1)
+    alg = vi.topics.by_words(vi.ssvi_a(lda()), active=2, left_out=0.1)
     whole, half = run(alg, 12), run(alg, 5)
     on = run(alg, 12, state=half.state)
     for a, b in zip(jax.tree.leaves(on.state), jax.tree.leaves(whole.state), strict=True):
@@ -283,24 +283,25 @@ def test_it_goes_on_bit_for_bit():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: vi.svi(lda(), active_topics=2), "active_topics: expected none without lazy=True"),
-        (lambda: vi.svi(lda(), lazy=True, active_topics=0), "active: expected an integer >= 1"),
+        (lambda: vi.topics.by_words(vi.svi(lda()), active=0), "active: expected an integer >= 1"),
         (
-            lambda: vi.svi(lda(alpha=[0.1, 0.2, 0.3]), lazy=True, active_topics=2),
+            lambda: vi.topics.by_words(vi.svi(lda(alpha=[0.1, 0.2, 0.3])), active=2),
             "one alpha for all topics",
         ),
         (
-            lambda: vi.svi(lda(), lazy=True, warm_starts=True, active_topics=2),
+            lambda: vi.topics.by_words(vi.warm(vi.svi(lda())), active=2),
             "an algorithm without warm, got Warm",
         ),
         (
-            lambda: vi.svi(lda(), lazy=True, active_topics=2, left_out=1.0),
+            lambda: vi.topics.by_words(vi.svi(lda()), active=2, left_out=1.0),
             "left_out: expected a share of words",
         ),
-        (lambda: vi.svi(lda(), lazy=True, left_out=0.1), "left_out: expected 0 without active"),
-        (lambda: vi.svi(lda(), left_out=0.1), "left_out: expected 0 without active_topics"),
         (
-            lambda: vi.svi(vi.models.ctm(3, V), lazy=True, active_topics=2),
+            lambda: vi.topics.by_words(vi.svi(lda()), left_out=0.1),
+            "left_out: expected 0 without active",
+        ),
+        (
+            lambda: vi.topics.by_words(vi.svi(vi.models.ctm(3, V)), active=2),
             "expected vijax.models.lda",
         ),
     ],

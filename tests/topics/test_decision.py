@@ -45,13 +45,12 @@ def decided(alg, data=None, batch_size=16, state=None):
     [
         (lambda: vi.svi(lda()), True),
         (lambda: vi.ssvi_a(lda()), True),
-        (lambda: vi.svi(lda(), warm_starts=True), True),
+        (lambda: vi.warm(vi.svi(lda())), True),
         (lambda: vi.svi(lda(), learn=("alpha",)), True),
-        (lambda: vi.svi(lda(), lazy=True), True),
-        (lambda: vi.svi(lda(), lazy=False), False),
+        (lambda: vi.topics.by_words(vi.svi(lda())), True),
         (lambda: vi.topics.all_words(vi.svi(lda())), False),
         (lambda: vi.svi(lda(), learn=("eta",)), False),
-        (lambda: vi.svi(lda(), average_after=3), False),
+        (lambda: vi.averaged(vi.svi(lda()), 3), False),
         (lambda: vi.ssvi(lda()), False),
         (lambda: vi.compose(lda(), step_size=vi.step_size.robbins_monro()), False),
         (
@@ -75,16 +74,28 @@ def test_batches_of_many_words_are_taken_dense():
 
 
 def test_the_users_cadence_of_the_penalty_is_kept():
-    usual, own = (
-        decided(vi.svi(lda(), **more)).wrappers[-1] for more in ({}, {"penalty_every": 3})
-    )
-    assert (usual.penalty_every, own.penalty_every) == (None, 3)
+    algorithms = vi.svi(lda()), vi.svi(lda(), penalty_every=3), vi.svi(lda(), learn=("alpha",))
+    for alg, expected in zip(algorithms, (None, 3, None), strict=True):
+        for by_words in (decided(alg), vi.topics.by_words(alg)):
+            assert by_words.wrappers[-1].penalty_every == expected
+    assert vi.topics.by_words(algorithms[1], penalty_every=4).wrappers[-1].penalty_every == 4
+
+
+def test_all_words_of_a_model_without_words_is_the_algorithm_itself():
+    alg = vi.svi(vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)))
+    assert vi.topics.all_words(alg) is alg
+    with pytest.raises(ValueError, match="alg: expected an algorithm such as"):
+        vi.topics.all_words(alg.spec.model)
 
 
 def test_a_fit_decides_as_if_it_had_been_asked_for():
     usual, asked, dense = (
-        vi.fit(vi.svi(lda(), **more), corpus(), batch_size=16, num_steps=3, key=KEY)
-        for more in ({}, {"lazy": True}, {"lazy": False})
+        vi.fit(alg, corpus(), batch_size=16, num_steps=3, key=KEY)
+        for alg in (
+            vi.svi(lda()),
+            vi.topics.by_words(vi.svi(lda())),
+            vi.topics.all_words(vi.svi(lda())),
+        )
     )
     assert isinstance(usual.state.posterior["topics"], DirichletByWord)
     assert isinstance(dense.state.posterior["topics"], Dirichlet)

@@ -11,6 +11,7 @@ from tests.programs import compiled
 from vijax.data.loader import as_loader
 from vijax.families import Dirichlet
 from vijax.families.discrete.by_word import DirichletByWord
+from vijax.topics import all_words, by_words
 from vijax.topics.own_words import OwnWordsLoader, of_all_words, renumbered, stored
 
 KEY = jax.random.key(1)
@@ -45,10 +46,8 @@ def test_svi_is_the_dense_one(name):
     """Steps of size one first, which forget the start."""
     steps = 8 if name == "ctm" else 32
     with jax.enable_x64(True):
-        make = lambda lazy: vi.svi(
-            MODELS[name](), lazy=lazy, step_size=vi.step_size.robbins_monro(kappa=0.7)
-        )
-        dense, lazy = run(make(False), steps), run(make(True), steps)
+        make = lambda: vi.svi(MODELS[name](), step_size=vi.step_size.robbins_monro(kappa=0.7))
+        dense, lazy = (run(wrap(make()), steps) for wrap in (all_words, by_words))
         assert isinstance(lazy.state.posterior["topics"], DirichletByWord)
         for a, b in zip(
             jax.tree.leaves(dense.posterior), jax.tree.leaves(lazy.posterior), strict=True
@@ -60,7 +59,7 @@ def test_svi_is_the_dense_one(name):
 def test_svi_is_the_dense_one_for_a_thousand_steps():
     with jax.enable_x64(True):
         dense, lazy = (
-            run(vi.svi(lda(), lazy=lazy), 1000).posterior["topics"] for lazy in (False, True)
+            run(wrap(vi.svi(lda())), 1000).posterior["topics"] for wrap in (all_words, by_words)
         )
     np.testing.assert_allclose(lazy.concentration, dense.concentration, rtol=1e-6)
     assert isinstance(dense, Dirichlet)
@@ -75,16 +74,16 @@ def test_drawn_messages_have_the_dense_law():
     seen = renumbered(batch, V)
     keys = jax.random.split(KEY, 3000)
 
-    def after(lazy, batch):
-        alg = vi.ssvi_a(lda(estep=vi.estep.cvb0()), lazy=lazy, step_size=HALF)
+    def after(wrap, batch):
+        alg = wrap(vi.ssvi_a(lda(estep=vi.estep.cvb0()), step_size=HALF))
         state = start._replace(penalty=jnp.zeros(()))
-        if lazy:
+        if wrap is by_words:
             topics = DirichletByWord.from_law(start.posterior["topics"], jnp.asarray(0.05))
             state = state._replace(posterior=start.posterior.replace({"topics": topics}))
         one = lambda key: alg.step(key, state, batch)[0].posterior["topics"].concentration
         return np.asarray(jax.jit(lambda keys: jax.lax.map(one, keys, batch_size=100))(keys), float)
 
-    dense, lazy = after(False, batch), after(True, seen)
+    dense, lazy = after(all_words, batch), after(by_words, seen)
     for moment in (lambda x: x, np.log, lambda x: x**2):
         a, b = moment(dense), moment(lazy)
         error = np.sqrt((a.var(0) + b.var(0)) / len(a))
@@ -98,7 +97,7 @@ def test_drawn_messages_have_the_dense_law():
 def test_the_reported_objective_is_the_dense_one_when_it_is_evaluated():
     with jax.enable_x64(True):
         dense = run(vi.svi(lda(), penalty_every=1), 12).trace
-        lazy = run(vi.svi(lda(), penalty_every=4, lazy=True), 12).trace
+        lazy = run(by_words(vi.svi(lda(), penalty_every=4)), 12).trace
     np.testing.assert_allclose(lazy["elbo"][::4], dense["elbo"][::4], rtol=1e-9)
     np.testing.assert_array_equal(lazy["penalty"][1:4], lazy["penalty"][0])
 
@@ -123,8 +122,8 @@ def test_the_divergence_by_words_is_the_dense_one(base, most, monkeypatch):
 def test_learnt_alpha_is_the_dense_one():
     with jax.enable_x64(True):
         dense, lazy = (
-            run(vi.svi(lda(), learn=("alpha",), lazy=lazy), 30).state.hyper
-            for lazy in (False, True)
+            run(wrap(vi.svi(lda(), learn=("alpha",))), 30).state.hyper
+            for wrap in (all_words, by_words)
         )
     assert abs(float(dense["alpha"]) - 0.1) > 0.01
     np.testing.assert_allclose(lazy["alpha"], dense["alpha"], rtol=1e-9)
@@ -136,7 +135,7 @@ def test_a_step_looks_at_few_words():
     """Of all V = 5,000 it makes nothing but the table with the batch's rows in it, unless the
     penalty is due."""
     model, size = vi.models.lda(2, 5000), 5000
-    alg = vi.ssvi_a(model, lazy=True)
+    alg = by_words(vi.ssvi_a(model))
     batch = renumbered(next(iter(vi.data.minibatches(CORPUS, 5, 0))), size)
     state = jax.eval_shape(alg.init, KEY)
     jaxpr = jax.make_jaxpr(alg.step)(KEY, state, batch)
@@ -150,7 +149,7 @@ def test_a_step_looks_at_few_words():
 
 
 def test_batches_share_a_program():
-    alg = vi.svi(lda(), lazy=True)
+    alg = by_words(vi.svi(lda()))
     run(alg, 16, state=run(alg, 8).state)
     before = compiled()
     run(alg, 48, state=run(alg, 8).state)
@@ -160,7 +159,7 @@ def test_batches_share_a_program():
 # --- runs -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("row", [vi.svi, vi.ssvi_a])
 def test_it_goes_on_bit_for_bit(row):
-    alg = row(lda(), lazy=True)
+    alg = by_words(row(lda()))
     whole, half = run(alg, 20), run(alg, 7)
     on = run(alg, 20, state=half.state)
     for a, b in zip(jax.tree.leaves(on.state), jax.tree.leaves(whole.state), strict=True):
@@ -168,20 +167,20 @@ def test_it_goes_on_bit_for_bit(row):
 
 
 def test_what_a_fit_offers_is_there():
-    fit = run(vi.svi(lda(), lazy=True, warm_starts=True), 24)
+    fit = run(by_words(vi.warm(vi.svi(lda()))), 24)
     assert fit.posterior["topics"].concentration.shape == (K, V)
     assert len(fit.topics([f"w{i}" for i in range(V)], 3)[0]) == 3
     assert fit.transform(CORPUS, key=KEY).shape == (40, K)
     assert np.isfinite(fit.score(CORPUS, key=KEY).mean)
-    several = run(vi.ssvi_a(lda(), lazy=True), 8, restarts=2)
+    several = run(by_words(vi.ssvi_a(lda())), 8, restarts=2)
     assert several.trace["restart_elbo"].shape == (8, 2)
 
 
 SKIPPING = {
-    "svi": lambda: vi.svi(lda(), lazy=True, step_size=HALF),
-    "ssvi_a": lambda: vi.ssvi_a(lda(eta=np.linspace(0.02, 0.3, V)), lazy=True, step_size=HALF),
-    "learnt": lambda: vi.svi(lda(), lazy=True, step_size=HALF, learn=("alpha",)),
-    "active topics": lambda: vi.ssvi_a(lda(), lazy=True, step_size=HALF, active_topics=2),
+    "svi": lambda: by_words(vi.svi(lda(), step_size=HALF)),
+    "ssvi_a": lambda: by_words(vi.ssvi_a(lda(eta=np.linspace(0.02, 0.3, V)), step_size=HALF)),
+    "learnt": lambda: by_words(vi.svi(lda(), step_size=HALF, learn=("alpha",))),
+    "active topics": lambda: by_words(vi.ssvi_a(lda(), step_size=HALF), active=2),
 }
 
 
@@ -225,10 +224,10 @@ def test_a_batch_of_more_words_than_usual_is_padded_for_itself():
     with jax.enable_x64(True):
         model = vi.models.lda(2, 400)
         dense, lazy = (
-            vi.fit(vi.svi(model, lazy=lazy), corpus, batch_size=4, num_steps=32, key=KEY).posterior[
+            vi.fit(wrap(vi.svi(model)), corpus, batch_size=4, num_steps=32, key=KEY).posterior[
                 "topics"
             ]
-            for lazy in (False, True)
+            for wrap in (all_words, by_words)
         )
     np.testing.assert_allclose(lazy.concentration, dense.concentration, rtol=1e-9)
 
@@ -241,31 +240,37 @@ def mixture():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: vi.svi(mixture(), lazy=True), "by_words: expected a model of documents"),
+        (lambda: by_words(vi.svi(mixture())), "by_words: expected a model of documents"),
         (
-            lambda: vi.ssvi(lda(), lazy=True),
+            lambda: by_words(vi.ssvi(lda())),
             "mean_field.. or ssvi_a.. for 'topics'.*move the columns of all words",
         ),
-        (lambda: vi.svi(lda(), points=("topics",), lazy=True), "a distribution of 'topics'"),
-        (lambda: vi.em(lda(), lazy=True), "a distribution of 'topics'"),
         (
-            lambda: vi.svi(lda(), update=vi.update.euclidean(), step_size=lambda t: 0.1, lazy=True),
+            lambda: by_words(vi.svi(lda(), estimand={"topics": vi.estimand.mode()})),
+            "a distribution of 'topics'",
+        ),
+        (lambda: by_words(vi.em(lda())), "a distribution of 'topics'"),
+        (
+            lambda: by_words(vi.svi(lda(), update=vi.update.euclidean(), step_size=lambda t: 0.1)),
             "kl",
         ),
         (
-            lambda: vi.svi(lda(), learn=("eta",), lazy=True),
+            lambda: by_words(vi.svi(lda(), learn=("eta",))),
             "fixed concentrations.*divergence of all topics",
         ),
         (
-            lambda: vi.svi(lda(), average_after=3, lazy=True),
+            lambda: by_words(vi.averaged(vi.svi(lda()), 3)),
             "by_words: expected an algorithm without averaged",
         ),
-        (lambda: vi.memoized(lda(), 4, lazy=True), "no memory of messages"),
+        (lambda: by_words(vi.memoized(lda(), 4)), "no memory of messages"),
         (
-            lambda: vi.svi(lda(), axis="data", lazy=True),
+            lambda: by_words(vi.over_axis(vi.svi(lda()), "data")),
             "by_words: expected an algorithm without over_axis",
         ),
-        (lambda: vi.cavi(lda(), step_size=vi.step_size.backtracking(), lazy=True), "a schedule"),
+        (
+            lambda: by_words(vi.cavi(lda(), step_size=vi.step_size.backtracking())),
+            "a schedule",
+        ),
     ],
 )
 def test_what_cannot_be_lazy_is_refused(make, words):
@@ -274,7 +279,7 @@ def test_what_cannot_be_lazy_is_refused(make, words):
 
 
 def test_batches_that_do_not_say_their_words_are_refused():
-    alg = vi.svi(lda(), lazy=True)
+    alg = by_words(vi.svi(lda()))
     with pytest.raises(
         ValueError, match=r"batch: expected its own words.*vijax\.topics\.renumbered"
     ):
@@ -283,7 +288,7 @@ def test_batches_that_do_not_say_their_words_are_refused():
 
 def test_a_state_or_batch_of_the_other_kind_is_refused():
     """The ids of a renumbered batch would be read as those of other words."""
-    dense, lazy = vi.svi(lda()), vi.svi(lda(), lazy=True)
+    dense, lazy = vi.svi(lda()), by_words(vi.svi(lda()))
     batch = next(iter(vi.data.minibatches(CORPUS, 5, 0)))
     own = renumbered(batch, V)
     begun = jax.jit(dense.init)(KEY)
@@ -316,7 +321,7 @@ def test_the_penalty_is_of_the_last_pass():
     batch = renumbered(next(iter(vi.data.minibatches(CORPUS, 5, 0))), V)
     rows, words = sum(len(d.weights) for d in batch.data), len(batch.data.words)
     assert words == 32
-    alg = vi.svi(lda(), lazy=True)
+    alg = by_words(vi.svi(lda()))
 
     @jax.jit
     def penalties(num_groups):

@@ -236,7 +236,7 @@ ESTEPS = {
 """E-steps, by the functions that make them."""
 
 
-def refuse_unknown(old_arguments: Mapping[str, str]) -> Callable[[Make], Make]:
+def refuse_unknown(said_otherwise: Mapping[str, str]) -> Callable[[Make], Make]:
     """Decorates a function that makes an algorithm: an argument that it does not have is an error
     of `check_names`."""
 
@@ -245,7 +245,7 @@ def refuse_unknown(old_arguments: Mapping[str, str]) -> Callable[[Make], Make]:
 
         @functools.wraps(make)
         def call(*args: Any, **choices: Any) -> Any:
-            check_names(choices, parameters, old_arguments)
+            check_names(choices, parameters, said_otherwise)
             return make(*args, **choices)
 
         return call  # type: ignore[return-value]
@@ -254,16 +254,16 @@ def refuse_unknown(old_arguments: Mapping[str, str]) -> Callable[[Make], Make]:
 
 
 def check_names(
-    names: Iterable[str], parameters: Collection[str], old_arguments: Mapping[str, str]
+    names: Iterable[str], parameters: Collection[str], said_otherwise: Mapping[str, str]
 ) -> None:
-    """Raises TypeError at an unknown argument, with the nearest parameter; at an argument of an
-    earlier release, with the way to write it now."""
+    """Raises TypeError at an unknown argument, with the nearest parameter; at one that is
+    `said_otherwise`, with the way to write it."""
     for name in names:
         if name in parameters:
             continue
-        if name in old_arguments:
-            remedy = old_arguments[name]
-            raise TypeError(f"{name}: an algorithm takes no such argument any more. {remedy}")
+        if name in said_otherwise:
+            remedy = said_otherwise[name]
+            raise TypeError(f"{name}: an algorithm takes no such argument. {remedy}")
         nearest = difflib.get_close_matches(name, parameters, n=1)
         hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
         choices = ", ".join(sorted({*parameters} - {"model", "name"}))

@@ -42,28 +42,22 @@ from vijax.xla.lapack import guard_lapack
 from vijax.xla.random_bits import fused_key
 
 ByName = Mapping[str, Any] | PerVariable[Any]
-WRAPPERS = {
-    "num_groups": "part_of(alg, N)",
-    "full_data": "whole(alg)",
-    "average_after": "averaged(alg, after)",
-    "warm_starts": "warm(alg)",
-    "lazy": "topics.by_words(alg)",
-    "active_topics": "topics.by_words(alg, active=...)",
-    "left_out": "topics.by_words(alg, active=..., left_out=...)",
-    "axis": "over_axis(alg, name)",
-}
-OLD_ARGUMENTS = {
-    "hyper_optimizer": "It goes with the points: learn=vijax.learn('alpha', optimizer=...).",
-    "sequential": "Give blocks=model.blocks to update them one after the other, blocks=None for "
-    "all at once.",
+SAID_OTHERWISE = {
+    "num_groups": "Wrap the algorithm: vijax.part_of(alg, N). The rows, as vijax.svi, take it.",
+    "full_data": "Wrap the algorithm: vijax.whole(alg).",
+    "average_after": "Wrap the algorithm: vijax.averaged(alg, after).",
+    "warm_starts": "Wrap the algorithm: vijax.warm(alg).",
+    "lazy": "Wrap the algorithm: vijax.topics.by_words(alg), or vijax.topics.all_words(alg) for "
+    "lazy=False.",
+    "active_topics": "Wrap the algorithm: vijax.topics.by_words(alg, active=...).",
+    "left_out": "Wrap the algorithm: vijax.topics.by_words(alg, active=..., left_out=...).",
+    "axis": "Wrap the algorithm: vijax.over_axis(alg, name).",
+    "points": "Give estimand={'x': vijax.estimand.mode()} for each global 'x' of which only the "
+    "mode is found.",
     "num_parts": "Give messages=vijax.messages.by_part(n), or take vijax.memoized(model, n).",
-    **{
-        name: f"Wrap the algorithm: vijax.{call}. The rows, as vijax.svi, take it."
-        for name, call in WRAPPERS.items()
-    },
 }
-"""Arguments of `compose` in earlier releases, and what to write now; to be dropped after the next
-release."""
+"""Names that are no arguments of an algorithm, though they might be, and what to write: most are
+settings of the command line."""
 GIVE_SIZE = (
     "Wrap the data, Minibatch(data, num_groups=N), or the algorithm: vijax.part_of(alg, N), or "
     "vijax.whole(alg) where the data are all there are. The rows take num_groups=N."
@@ -95,7 +89,7 @@ class Algorithm(NamedTuple):
         return describe.algorithm_text(self)
 
 
-@compatibility.refuse_unknown(OLD_ARGUMENTS)
+@compatibility.refuse_unknown(SAID_OTHERWISE)
 def compose(
     model: Model,
     *,
@@ -145,8 +139,7 @@ def compose(
       name: name of the algorithm.
 
     Raises:
-      TypeError: an argument that `compose` does not have, or has no more; the message says what to
-        write.
+      TypeError: an argument that `compose` does not have; the message says what to write.
       ValueError: `model` is no `vijax.Model`; a choice is not of its kind, or for a name that is no
         global; `estep` is not of the kind that the model reads; `step_size` is no schedule; `learn`
         names no point of the model, or a point that does not satisfy its constraint; `blocks` are

@@ -57,7 +57,10 @@ def on_mesh(alg: Algorithm, mesh: Mesh) -> Algorithm:
     require(has_groups, "mesh", expected, "one whose data are one group", remedy)
     for wrapper in alg.wrappers:
         active = wrapper.active if isinstance(wrapper, ByWords) else None
-        remedy = "They are chosen from the whole batch: leave active (active_topics) out, or mesh."
+        remedy = (
+            "They are chosen from the whole batch: leave active (algorithm.active_topics) out, or "
+            "mesh."
+        )
         require(active is None, "mesh", "steps that may use all topics", f"active={active}", remedy)
     sharded = build_algorithm(alg.spec)
     for wrapper in (OnMesh(mesh, axis), *alg.wrappers):

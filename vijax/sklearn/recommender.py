@@ -29,6 +29,7 @@ from vijax.sklearn.parts.bags import (
 )
 from vijax.sklearn.parts.base import estimator, to_key, working_precision
 from vijax.sklearn.parts.inputs import check_numbers
+from vijax.topics.decision import all_words
 
 RATE = 0.05
 """Rate of Adam for the weights of covariates."""
@@ -95,7 +96,9 @@ class PoissonFactorization(MinibatchTransformer):
             seed = to_seed(self.random_state)
             loader = BagLoader.from_matrix(X, self.batch_size, seed, covariates=numbers)
             is_full = loader.steps_per_epoch == 1
-            alg = cavi(model, learn=learnt) if is_full else svi(model, lazy=False, learn=learnt)
+            alg = cavi(model, learn=learnt)
+            if not is_full:
+                alg = all_words(svi(model, learn=learnt))
             num_steps = self.max_iter * loader.steps_per_epoch
             self.fit_ = fit(alg, loader, key=to_key(self.random_state), num_steps=num_steps)
             self._describe()
@@ -117,7 +120,7 @@ class PoissonFactorization(MinibatchTransformer):
         expected = "an estimator fitted without covariates"
         remedy = "Fit all users again, with their covariates."
         require(not has_weights, "partial_fit", expected, "one with them", remedy)
-        return svi(self._model(num_columns), lazy=False, step_size=self._steps())
+        return all_words(svi(self._model(num_columns), step_size=self._steps()))
 
     def _describe(self) -> None:
         self.components_ = np.array(self.fit_.posterior["items"].mean()).T

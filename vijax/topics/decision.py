@@ -11,14 +11,12 @@ import jax
 from vijax import tree
 from vijax.families.by_row import StoredByRow
 from vijax.inference.compose import Algorithm
-from vijax.inference.wrappers.wrapper import Wrapper, find_wrapper, wrap
+from vijax.inference.wrappers.wrapper import Wrapper, check_algorithm, find_wrapper, wrap
 from vijax.topics.own_words import ByWords, OwnWordsLoader, by_words, word_tables
 
 ROWS = ("svi", "ssvi_a")
 """Named algorithms whose steps are by words by default: the steps are the same, or the same in
 law."""
-USUAL_PENALTY_EVERY = 10
-"""Their steps between evaluations of the penalty by default; by words it is about once a pass."""
 WORTH = 2**16
 """Numbers of the topics that steps by words must spare: then a step saves about a millisecond."""
 
@@ -32,7 +30,11 @@ class AllWords(Wrapper):
 
 def all_words(alg: Algorithm) -> Algorithm:
     """An algorithm whose steps move the topics of all words, even if steps by words would cost
-    less; short: `lazy=False`. It changes only the decision of `vijax.fit`."""
+    less. It changes only the decision of `vijax.fit`; for a model without tables over words it is
+    the algorithm itself."""
+    check_algorithm(alg)
+    if not word_tables(alg.spec.model):
+        return alg
     return wrap(alg, AllWords())
 
 
@@ -40,8 +42,9 @@ def choose_steps(alg: Algorithm, loader: Any, state: Any = None) -> Algorithm:
     """The algorithm for a fit to these data: `vijax.topics.by_words(alg)` if that pays, else `alg`.
 
     Steps by words pay if batches hold less than half of the vocabulary, and a step is spared
-    `WORTH` numbers at least. `vijax.svi` and `vijax.ssvi_a` take them on minibatches, unless `lazy`
-    says otherwise or a wrapper or a choice does not go with them (see `vijax.topics.by_words`).
+    `WORTH` numbers at least. `vijax.svi` and `vijax.ssvi_a` take them on minibatches, unless
+    `vijax.topics.all_words` says otherwise, or a wrapper or a choice does not go with them (see
+    `vijax.topics.by_words`).
 
     Args:
       alg: an algorithm.
@@ -51,11 +54,8 @@ def choose_steps(alg: Algorithm, loader: Any, state: Any = None) -> Algorithm:
     has_decided = any(find_wrapper(alg, kind) is not None for kind in (AllWords, ByWords))
     if alg.spec.name not in ROWS or has_decided:
         return alg
-    penalty_every: int | None = alg.spec.penalty_every
-    if penalty_every == USUAL_PENALTY_EVERY:
-        penalty_every = None
     try:
-        lazy = by_words(alg, penalty_every=penalty_every)
+        lazy = by_words(alg)
     except ValueError:  # the reason matters only to users who ask for steps by words
         return alg
     if state is not None:

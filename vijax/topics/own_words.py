@@ -39,7 +39,7 @@ from vijax.inference.spec import Spec
 from vijax.inference.state import Info, Result, State
 from vijax.inference.step_size import backtracking, by_share
 from vijax.inference.update import kl
-from vijax.inference.wrappers.wrapper import Wrapper, wrap
+from vijax.inference.wrappers.wrapper import Wrapper, check_algorithm, wrap
 from vijax.topics.active_topics import ActiveDocuments, ActiveTopics
 from vijax.tree import register
 from vijax.xla.content_keys import bag_codes
@@ -48,6 +48,9 @@ PENALTY_SHARES = 4, 20
 """The penalty reads all K x V numbers; a step reads W K, or its pairs. With r the ratio of the two,
 the penalty is evaluated about once a pass over the data, but after 4 r steps at least and 20 r at
 most: so it adds a quarter to the numbers of a step, or less."""
+USUAL_PENALTY_EVERY = 10
+"""Steps between evaluations of the penalty in stochastic algorithms, by default; by words it is
+about once a pass."""
 LOOKED_AT = 16
 """Batches whose numbers of words decide to how many words all are padded."""
 SPREAD = 5
@@ -96,7 +99,8 @@ def by_words(
         no small share. 0 keeps all. `fit.trace["active_topics"]` is the number of topics that
         documents used.
       penalty_every: number of steps between evaluations of the penalty of the reported objective,
-        which reads all K x V numbers; None is about once a pass over the data.
+        which reads all K x V numbers. None is the number that was chosen for `alg`; if none was
+        (the 10 of `svi` and `ssvi_a`), or points are learnt, it is about once a pass over the data.
 
     Raises:
       ValueError: an algorithm whose steps would move all words, or would not be the same.
@@ -106,7 +110,18 @@ def by_words(
     >>> [wrapper.name for wrapper in alg.wrappers]
     ['by_words']
     """
+    check_algorithm(alg)
+    if penalty_every is None:
+        penalty_every = _chosen_interval(alg.spec)
     return wrap(alg, ByWords(active, left_out, penalty_every))
+
+
+def _chosen_interval(spec: Spec) -> int | None:
+    """The steps between evaluations of the penalty that a user chose; None if it is the usual
+    number, or the one that learnt points force."""
+    if spec.penalty_every == USUAL_PENALTY_EVERY or spec.learn:
+        return None
+    return spec.penalty_every
 
 
 @dataclasses.dataclass(frozen=True)
@@ -320,7 +335,7 @@ def _own_words(model: Model, state: State, batch: Any) -> OwnWords:
     return OwnWords(jnp.asarray(batch.data.words), batch.data.documents)
 
 
-REMEDY = "Leave by_words (lazy) out."
+REMEDY = "Leave by_words (algorithm.lazy) out."
 
 
 def _check(spec: Spec) -> None:
@@ -357,7 +372,7 @@ def _check_table(spec: Spec, name: str, may_draw: bool) -> None:
         serves = mean_field | ssvi_a
         estimators = "mean_field() or ssvi_a()"
         rows = "vijax.svi or vijax.ssvi_a"
-    remedy = f"Others move the columns of all words. Use {rows}, or leave by_words (lazy) out."
+    remedy = f"Others move the columns of all words. Use {rows}. {REMEDY}"
     is_served = isinstance(estimator, serves)
     require(is_served, "by_words", f"{estimators} for {name!r}", repr(estimator), remedy)
 
@@ -368,7 +383,7 @@ def _check_table(spec: Spec, name: str, may_draw: bool) -> None:
     expected = f"a step of all globals at once, with {name!r} among them"
     remedy = (
         "The statistics of all rows are found once a step. Use vijax.svi, or leave by_words "
-        "(lazy) out."
+        "(algorithm.lazy) out."
     )
     require(moves_all, "by_words", expected, "blocks", remedy)
 
@@ -380,11 +395,14 @@ def _check_active(model: Model, wrapper: ByWords) -> None:
     left_out = wrapper.left_out
     require(0 <= left_out < 1, "left_out", "a share of words, from 0 to below 1", left_out)
     if wrapper.active is None:
-        remedy = "Say active (active_topics) too: no document uses more. Or leave left_out out."
+        remedy = (
+            "Say active (algorithm.active_topics) too: no document uses more. Or leave left_out "
+            "out."
+        )
         require(left_out == 0, "left_out", "0 without active", left_out, remedy)
         return
     require_integers(active=wrapper.active)
-    remedy = "Leave active (active_topics) out."
+    remedy = "Leave active (algorithm.active_topics) out."
     can_choose = model.form.documents is not None and model.form.documents.choose is not None
     require(can_choose, "active", "vijax.models.lda", "another model", remedy)
     is_scalar = np.ndim(model.hyper["alpha"]) == 0

@@ -87,9 +87,7 @@ def stepped(name, size, **choices):
         None,
     )
     model = vi.model({"z": prior}, said)
-    alg = row(
-        model, update=PROXIMAL[name], step_size=vi.step_size.beta(size), full_data=True, **choices
-    )
+    alg = vi.whole(row(model, update=PROXIMAL[name], step_size=vi.step_size.beta(size), **choices))
     return np.array(
         jax.tree.leaves(jax.jit(alg.step)(KEY, alg.init(KEY), jnp.array([0.4, 1.3]))[0].posterior)
     )

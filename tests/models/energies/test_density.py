@@ -243,7 +243,7 @@ def test_draws_of_conjugate_fits_of_points_and_of_locals():
         [np.random.default_rng(0).normal(m, 1.0, (20, 1)) for m in (-4.0, 4.0)]
     ).astype(np.float32)
     model = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
-    fit = vi.fit(vi.cavi(model, points=["weights"]), y, num_steps=20, key=KEY)
+    fit = vi.fit(vi.cavi(model, estimand={"weights": vi.estimand.mode()}), y, num_steps=20, key=KEY)
     draws = fit.sample(jax.random.key(1), 2000, locals_of=y)
     assert np.ptp(draws["weights"], axis=0).max() == 0
     exact = fit.posterior["components"]

@@ -296,7 +296,9 @@ def test_points_beside_distributions():
     """Variational EM: the means as posterior modes, the weights in full; by hand, mu's mode is its
     conditional mean."""
     model = mixture()
-    fit = vi.fit(vi.cavi(model, points=("mu",)), Y, num_steps=100, key=jax.random.key(0))
+    fit = vi.fit(
+        vi.cavi(model, estimand={"mu": vi.estimand.mode()}), Y, num_steps=100, key=jax.random.key(0)
+    )
     mu = np.asarray(fit.posterior["mu"].mean(), np.float64)
     log_weights = special.digamma(fit.posterior["weights"].concentration) - special.digamma(6.0)
     phi = special.softmax(log_weights + np.asarray(Y)[:, None] * mu - 0.5 * mu**2, axis=1)

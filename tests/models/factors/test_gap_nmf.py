@@ -128,14 +128,14 @@ def test_messages_are_the_conditionals_derived_by_hand():
 
 
 MODEL = vi.models.gap_nmf(4, 4)
-HOLD = {"step_size": vi.step_size.hold_then_decay(50), "full_data": True}
+HOLD = vi.step_size.hold_then_decay(50)
 ALGORITHMS = {
     "cavi": vi.cavi(MODEL),
     "em": vi.em(vi.models.gap_nmf(4, 2)),  # nothing keeps it from using all there are
     "map": vi.map(MODEL),
     "svi": vi.svi(MODEL),
-    "ssvi_a": vi.ssvi_a(MODEL, **HOLD),
-    "ssvi": vi.ssvi(MODEL, **HOLD),
+    "ssvi_a": vi.whole(vi.ssvi_a(MODEL, step_size=HOLD)),
+    "ssvi": vi.whole(vi.ssvi(MODEL, step_size=HOLD)),
 }
 
 

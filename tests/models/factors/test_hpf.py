@@ -104,7 +104,7 @@ def agree(q, found):
 def test_twenty_sweeps_are_those_of_the_paper():
     with jax.enable_x64(True):
         model = hpf(K, ITEMS, estep=vi.estep.mean_field(1, 1e-12), **GIVEN)
-        alg = vi.cavi(model, warm_starts=True)
+        alg = vi.warm(vi.cavi(model))
         batch, rows = vi.data.full_batch(vi.data.read(COUNTS), num_buckets=1)
         assert rows.tolist() == list(range(USERS))
         state = alg.init(jax.random.key(1), batch)
@@ -240,13 +240,11 @@ def test_steps_by_items_are_the_dense_ones():
     counts = planted(60, 80)
     with jax.enable_x64(True):
 
-        def fit(lazy):
-            alg = vi.svi(
-                hpf(3, 80), lazy=lazy, penalty_every=1, step_size=vi.step_size.constant(0.9)
-            )
-            return vi.fit(alg, counts, batch_size=6, num_steps=20, key=jax.random.key(0))
+        def fit(wrap):
+            alg = vi.svi(hpf(3, 80), penalty_every=1, step_size=vi.step_size.constant(0.9))
+            return vi.fit(wrap(alg), counts, batch_size=6, num_steps=20, key=jax.random.key(0))
 
-        dense, lazy = fit(False), fit(True)
+        dense, lazy = fit(vi.topics.all_words), fit(vi.topics.by_words)
         assert isinstance(lazy.state.posterior["items"], GammaByRow)
         for name in ("items", "item_rates"):
             for a, b in zip(
@@ -370,12 +368,16 @@ WRONG = {
     r"features: expected shape \(4, D\)": lambda: hpf(3, 4, features=np.ones((5, 2))),
     "features: expected finite": lambda: hpf(3, 4, features=np.full((4, 2), np.nan)),
     "estimand: expected one that keeps the priors of a hierarchical": lambda: vi.em(hpf(3, 4)),
-    "by_words: expected a model of documents with tables": lambda: vi.svi(
-        hpf(3, 4, features=np.ones((4, 1))), lazy=True
+    "by_words: expected a model of documents with tables": lambda: vi.topics.by_words(
+        vi.svi(hpf(3, 4, features=np.ones((4, 1))))
     ),
-    r"by_words: expected mean_field\(\) for 'items'": lambda: vi.ssvi_a(hpf(3, 4), lazy=True),
-    "by_words: expected a step of all globals at once": lambda: vi.cavi(hpf(3, 4), lazy=True),
-    "by_words: expected fixed": lambda: vi.svi(hpf(3, 4), lazy=True, learn=("item_rate",)),
+    r"by_words: expected mean_field\(\) for 'items'": lambda: vi.topics.by_words(
+        vi.ssvi_a(hpf(3, 4))
+    ),
+    "by_words: expected a step of all globals at once": lambda: vi.topics.by_words(
+        vi.cavi(hpf(3, 4))
+    ),
+    "by_words: expected fixed": lambda: vi.topics.by_words(vi.svi(hpf(3, 4), learn=("item_rate",))),
     "fit: expected a fit of": lambda: recommend(
         types.SimpleNamespace(posterior={"topics": None}), COUNTS
     ),

@@ -30,12 +30,14 @@ def test_structured_inference_uses_as_many_components_as_the_truth_and_mean_fiel
     emission = vi.models.emission.bernoulli(100, 100)
     model = vi.models.mixture(emission, concentration=0.2, init=vi.init.near_symmetric())
     hold = vi.step_size.hold_then_decay(200)
+    algorithms = {
+        "ssvi_a": vi.whole(vi.ssvi_a(model, step_size=hold)),
+        "ssvi": vi.whole(vi.ssvi(model, step_size=hold)),
+        "cavi": vi.cavi(model),
+    }
     used = {}
-    for name in ("ssvi_a", "ssvi", "cavi"):
-        schedule = {} if name == "cavi" else {"step_size": hold, "full_data": True}
-        fit = vi.fit(
-            getattr(vi, name)(model, **schedule), y, num_steps=500, key=jax.random.key(seed)
-        )
+    for name, alg in algorithms.items():
+        fit = vi.fit(alg, y, num_steps=500, key=jax.random.key(seed))
         used[name] = np.sum(np.asarray(fit.posterior["weights"].concentration) - 0.2 >= 0.5) / true
     run = vi.reference.collapsed_gibbs_mixture(
         emission, y, concentration=0.2, num_sweeps=50, key=jax.random.key(seed)

@@ -15,8 +15,10 @@ from vijax.app.plan.config import Config
 from vijax.app.settings.options import make_option
 from vijax.app.settings.sections import ProximalAlgorithm
 from vijax.app.sources.listing import Data
-from vijax.inference import learning, step_size
+from vijax.checks import require
+from vijax.inference import estimand, learning, step_size
 from vijax.inference.compose import Algorithm
+from vijax.inference.wrappers.beside import averaged, warm
 from vijax.topics import decision
 
 UNIT_STEPS = ("em", "map", "cavi")
@@ -33,11 +35,6 @@ def load_data(config: Config) -> Data:
 def _compose(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
     optional: dict[str, Any] = {
         "step_size": make_option(config.step_size),
-        "points": getattr(config, "points", ()) or None,
-        "warm_starts": config.warm_starts or None,
-        "lazy": _lazy(config),
-        "active_topics": getattr(config, "active_topics", None),
-        "left_out": getattr(config, "left_out", None),
         "damping": config.damping,
     }
     arguments = {name: value for name, value in optional.items() if value is not None}
@@ -47,27 +44,47 @@ def _compose(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
         arguments["sweeps_of_ramp"] = config.ramp
     elif config.ramp is not None:
         arguments["ramp"] = step_size.ramp(config.ramp) if config.ramp else None
-    return getattr(algorithms, config.name)(model, **arguments)
+    points = getattr(config, "points", ())
+    if points:
+        arguments["estimand"] = dict.fromkeys(points, estimand.mode())
+    alg = getattr(algorithms, config.name)(model, **arguments)
+    if config.warm_starts:
+        alg = warm(alg)
+    return _set_words(alg, config)
 
 
-def _lazy(config: Any) -> bool | None:
-    """The argument `lazy`; None leaves it out. Steps on active topics are lazy unless refused."""
+def _set_words(alg: Algorithm, config: Any) -> Algorithm:
+    """The algorithm by words or on all words, as [algorithm] says; unset, `vijax.fit` decides.
+    Steps on active topics are by words."""
     lazy = getattr(config, "lazy", None)
-    if getattr(config, "active_topics", None) is not None:
-        return lazy is not False
-    return lazy if lazy or config.name in decision.ROWS else None
+    active = getattr(config, "active_topics", None)
+    left_out = getattr(config, "left_out", None)
+    if lazy is False:
+        remedy = "Steps on active topics are by words: leave algorithm.lazy out."
+        expected = "none with algorithm.lazy=false"
+        require(active is None, "algorithm.active_topics", expected, active, remedy)
+    if lazy or active is not None:
+        return decision.by_words(alg, active, left_out or 0.0)
+    remedy = "Give algorithm.active_topics too, or leave it out."
+    expected = "none without algorithm.active_topics"
+    require(not left_out, "algorithm.left_out", expected, left_out, remedy)
+    if lazy is False and config.name in decision.ROWS:
+        return decision.all_words(alg)
+    return alg
 
 
 def _proximal(model: Any, config: Any, learn: tuple[str, ...]) -> Algorithm:
-    return algorithms.pg_svi(
+    alg = algorithms.pg_svi(
         model,
         step_size=make_option(config.step_size),
         memory=config.memory,
         inner_steps=config.inner_steps,
         mean=config.mean,
-        average_after=config.average_after,
         learn=learning.learn(*learn, optimizer=optax.adam(config.learn_rate)),
     )
+    if config.average_after is None:
+        return alg
+    return averaged(alg, config.average_after)
 
 
 MAKERS: dict[type, Callable[[Any, Any, tuple[str, ...]], Algorithm]] = {

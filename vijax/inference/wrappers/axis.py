@@ -66,14 +66,14 @@ def over_axis(alg: Algorithm, name: str) -> Algorithm:
     ([4.0, 4.0], [2.0, 2.0])
     """
     check_algorithm(alg)
-    require(isinstance(name, str), "axis", "the name of a mesh axis", repr(name))
+    require(isinstance(name, str), "name", "the name of a mesh axis", repr(name))
     has_groups = not alg.spec.model.form.one_group
     expected = "a model whose data are groups"
     remedy = (
         "Write the density by groups, vijax.density(variables, log_prior=..., log_lik=...), or "
-        "leave axis out."
+        "leave over_axis out."
     )
-    require(has_groups, "axis", expected, "one whose data are one group", remedy)
+    require(has_groups, "alg", expected, "one whose data are one group", remedy)
     step_size = alg.spec.step_size
     if isinstance(step_size, by_share):
         step_size = _ByTotalShare(step_size.whole, step_size.part, name)

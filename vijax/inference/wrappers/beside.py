@@ -60,12 +60,13 @@ class Warm(Wrapper):
         spec = alg.spec
         has_start = spec.model.locals.start is not None
         expected = "a model whose E-step climbs to a fixed point"
-        remedy = "Leave warm (warm_starts) out: its E-step is a closed form."
+        remedy = "Leave warm (algorithm.warm_starts) out: its E-step is a closed form."
         require(has_start, "warm", expected, "one that has no start", remedy)
         can_continue = getattr(spec.estep, "goes_on", False)
         expected = "an E-step that can begin anywhere"
         remedy = (
-            "Use vijax.estep.mean_field() or vijax.estep.cvb0(), or leave warm (warm_starts) out."
+            "Use vijax.estep.mean_field() or vijax.estep.cvb0(), or leave warm "
+            "(algorithm.warm_starts) out."
         )
         require(can_continue, "warm", expected, repr(spec.estep), remedy)
 

@@ -92,8 +92,8 @@ def _document_bound(
     so that no gradient for all words is made for each document."""
     is_plain = all(type(docs) is Documents for docs in batch.data)
     expected = "documents that may use all topics, where the E-step draws"
-    remedy = "Leave active (active_topics) out, or take an E-step that does not draw."
-    require(is_plain, "axis", expected, "active topics", remedy)
+    remedy = "Leave active (algorithm.active_topics) out, or take an E-step that does not draw."
+    require(is_plain, "active", expected, "active topics", remedy)
     bounds = [
         _bucket_bound(model, hyper, stats, batch, i, key, estep, device)
         for i in range(len(batch.data))

@@ -80,7 +80,7 @@ def ctm(
           even.
       seed: seed of all draws on full data. These draws are the same at each step: the E-step of a
         document continues from its last one, and would follow the noise of new draws. Minibatches
-        take new draws from the key of the step (with `warm_starts` from this seed). The draws of a
+        take new draws from the key of the step (under `vijax.warm` from this seed). The draws of a
         document depend on its words, not on its position.
 
     Returns:

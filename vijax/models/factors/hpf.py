@@ -100,8 +100,8 @@ def hpf(
         exp(-g_u . v_k)). Data are then made by `vijax.models.with_covariates(users, g)`, and
         `learn=("user_weights",)` of an algorithm learns v: it improves the law of users with few or
         no items.
-      estep: `vijax.estep.mean_field`; at most 30 rounds by default. With `warm_starts` of the
-          algorithm 5 rounds suffice.
+      estep: `vijax.estep.mean_field`; at most 30 rounds by default. With
+          `vijax.warm(alg)` 5 rounds suffice.
 
     Returns:
       A `Model` with globals `items` (beta, (V, K)) and `item_rates` (eta, (V,)). Data: users by
