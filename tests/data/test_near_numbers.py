@@ -138,6 +138,7 @@ def test_other_text_means_no_numbers(cells):
     assert near_numbers(cells) is None
 
 
+@pytest.mark.filterwarnings("ignore::vijax.models.formulas.terms.by_prior.OnlyPriorWarning")
 @pytest.mark.parametrize(
     "form", ["{:.2f}±0.1", "<{:.2f}", "no. {:.2f}th", "{:.2f} mg|{:.2f} g", "n{:.4f}"]
 )

@@ -665,6 +665,14 @@ def regressions() -> list[TableCase]:
         stretches={"x": same, "y": moved},
         moves=False,
     )
+    monotone = TableCase(
+        "glmm_monotone",
+        "glmm",
+        lambda table, weights: vi.glmm("y ~ mo(k) + x + (1 | g)", table, weights=weights),
+        {"y": TABLE_Y, "k": np.arange(ROWS_OF_TABLE) % 3, **columns},
+        predicted_by_formula,
+        stretches={"x": same, "y": moved},
+    )
     by_law = [
         TableCase(
             f"glmm_{family}",
@@ -678,7 +686,7 @@ def regressions() -> list[TableCase]:
         )
         for family, response in RESPONSES.items()
     ]
-    return [*by_law, crossed]
+    return [*by_law, crossed, monotone]
 
 
 def squared_exponential(a: Any, b: Any) -> Any:

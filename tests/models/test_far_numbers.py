@@ -100,6 +100,7 @@ def test_sizes_that_floats_cannot_hold_are_said(more, family, said):
         vi.glmm("y ~ x", {**TABLE, **more}, family)
 
 
+@pytest.mark.filterwarnings("ignore::vijax.models.formulas.terms.by_prior.OnlyPriorWarning")
 def test_nanoseconds_and_constants_are_of_fair_size():
     """1.7e18 nanoseconds of some years, and a constant, whose spread is rounding alone."""
     table = {**TABLE, "x": 1.7e18 + 1e15 * TABLE["x"], "c": np.full(N, 0.1)}

@@ -72,6 +72,7 @@ def test_nothing_but_zeros(case):
     is_right_or_refused(case, lambda: changed(case, np.zeros_like))
 
 
+@pytest.mark.filterwarnings("ignore::vijax.models.formulas.terms.by_prior.OnlyPriorWarning")
 @on(TABLES)
 @pytest.mark.parametrize("column", ["y", "x", "words"])
 def test_a_column_of_one_value(case, column):

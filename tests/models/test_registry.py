@@ -39,8 +39,8 @@ def test_every_emission_has_a_row():
     assert wanted <= {case.name for case in ROWS}
 
 
-def test_every_law_of_a_formula_has_a_row_and_so_have_crossed_groups():
-    assert {f"glmm_{name}" for name in (*LAWS, "crossed")} == {
+def test_every_law_of_a_formula_has_a_row_and_so_have_kinds_of_terms():
+    assert {f"glmm_{name}" for name in (*LAWS, "crossed", "monotone")} == {
         case.name for case in TABLES if case.covers == "glmm"
     }
 

@@ -13,6 +13,15 @@ from jaxtyping import Float
 
 from vijax.data.formulas import bases, contrasts
 from vijax.data.formulas.algebra import INTERCEPT, Term, Terms, expand_terms
+from vijax.data.formulas.arguments import (
+    only_argument,
+    order_levels,
+    read_arguments,
+    read_level,
+    read_number,
+    read_truth,
+    read_whole,
+)
 from vijax.data.formulas.contrasts import Codes, full_ranks
 from vijax.data.formulas.functions import (
     MOST_COLUMNS,
@@ -22,16 +31,13 @@ from vijax.data.formulas.functions import (
     find_columns,
     not_numbers_error,
 )
+from vijax.data.formulas.monotone import learn_steps, step_codes, step_indicators
 from vijax.data.formulas.syntax import (
     Call,
     Column,
-    Constant,
     Formula,
     Node,
-    Number,
     Several,
-    Sign,
-    Text,
 )
 from vijax.data.schema.labels import Labels, Levels
 from vijax.data.schema.typed_columns import TypedTable
@@ -51,10 +57,12 @@ class Matrix(NamedTuple):
     Attributes:
       x: the columns, (N, p).
       offset: the known part of the predictor, (N,).
+      steps: indicators of the steps of monotone terms, (N, steps of all).
     """
 
     x: Float[np.ndarray, "N p"]
     offset: Float[np.ndarray, " N"]
+    steps: Float[np.ndarray, "N D"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,11 +87,12 @@ class Category:
 
 @dataclasses.dataclass(frozen=True)
 class Numbers:
-    """A part of numbers, with the names of its columns: "" for a single one, several for
-    splines."""
+    """A part of numbers, with the names of its columns: "" for a single one, several for splines;
+    and a name of its own where that is not its text."""
 
     node: Node
     names: tuple[str, ...]
+    label: str = ""
 
 
 class Part(NamedTuple):
@@ -96,6 +105,18 @@ class Part(NamedTuple):
 
     term: Term
     whole: frozenset[Node]
+
+
+class StepColumns(NamedTuple):
+    """The steps of a monotone term.
+
+    Attributes:
+      label: the name of its column.
+      size: number of steps, two or more.
+    """
+
+    label: str
+    size: int
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -112,6 +133,7 @@ class DesignColumns:
       functions: the user's own functions.
       labels: names of the columns.
       categorical: whether each column codes only categories.
+      steps: the steps of monotone terms, in the order of their columns.
     """
 
     formula: Formula
@@ -123,6 +145,7 @@ class DesignColumns:
     functions: Functions
     labels: tuple[str, ...]
     categorical: tuple[bool, ...]
+    steps: tuple[StepColumns, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -207,7 +230,7 @@ class _Learner:
         for node in dict.fromkeys(node for term in terms.terms for node in term):
             self.learn_factor(node)
         for offset in terms.offsets:
-            evaluate(_only_argument(offset, self.reading), self.reading)
+            evaluate(only_argument(offset, self.reading), self.reading)
         parts = self.parts(terms.terms)
         labels, categorical = self.names(parts)
         design = DesignColumns(
@@ -220,6 +243,7 @@ class _Learner:
             self.functions,
             labels,
             categorical,
+            self.step_columns(parts),
         )
         self.check_size(design)
         return design
@@ -241,6 +265,10 @@ class _Learner:
             self.numbers[node] = _learn_splines(node, self.reading)
         elif isinstance(node, Call) and node.function == "poly":
             self.numbers[node] = _learn_polynomials(node, self.reading)
+        elif isinstance(node, Call) and node.function == "mo":
+            steps = learn_steps(node, self.reading)
+            self.statistics[str(node)] = steps
+            self.numbers[node] = Numbers(node, ("",), f"mo({steps.column})")
         else:
             evaluate(node, self.reading)
             self.numbers[node] = Numbers(node, ("",))
@@ -258,6 +286,21 @@ class _Learner:
                 whole = frozenset(node for node, is_whole in subterm.items() if is_whole)
                 parts.append(Part(factors, whole))
         return tuple(parts)
+
+    def step_columns(self, parts: Sequence[Part]) -> tuple[StepColumns, ...]:
+        """The steps of the columns with a monotone factor."""
+        steps: list[StepColumns] = []
+        for part in parts:
+            node = find_monotone(part)
+            if node is None:
+                continue
+            if sum(map(_is_monotone, part.term)) > 1:
+                expected = "one mo(...) in a term"
+                raise self.reading.refuse(node, expected, ":".join(map(str, part.term)))
+            size = self.statistics[str(node)].size
+            if size > 1:
+                steps += [StepColumns(label, size) for label in self.part_names(part)]
+        return tuple(steps)
 
     def names(self, parts: Sequence[Part]) -> tuple[tuple[str, ...], tuple[bool, ...]]:
         """Names of the columns, and whether each codes only categories."""
@@ -295,7 +338,9 @@ class _Learner:
         """Names of the columns of a factor."""
         if node in self.categories:
             return [f"{node}[{name}]" for name in self.categories[node].codes(whole).names]
-        return [f"{node}[{name}]" if name else str(node) for name in self.numbers[node].names]
+        numbers = self.numbers[node]
+        label = numbers.label or str(node)
+        return [f"{label}[{name}]" if name else label for name in numbers.names]
 
     def check_size(self, design: DesignColumns) -> None:
         """Refuses more columns than memory should hold."""
@@ -334,29 +379,18 @@ def _category_of_call(node: Call, reading: Reading) -> Category:
         raise reading.refuse(node, expected, repr(str(node)), remedy)
     column = node.arguments[0]
     second = "contrast" if node.function == "C" else "ref"
-    arguments = _arguments(node, ("column", second, "levels"), reading)
+    arguments = read_arguments(node, ("column", second, "levels"), reading)
     labels = reading.column(column).labels()
     if "levels" in arguments:
-        declared = _all_levels(arguments["levels"], labels, reading)
+        declared = order_levels(arguments["levels"], labels, reading)
         labels = dataclasses.replace(labels, declared=declared)
     if node.function == "C":
         return _category(node, column, labels, arguments.get("contrast"), reading)
     base = None
     if "ref" in arguments:
-        base = _level(arguments["ref"], labels.levels(), reading)
+        base = read_level(arguments["ref"], labels.levels(), reading)
     contrast = Column("Treatment" if node.function == "T" else "Sum", node.span)
     return _category(node, column, labels, contrast, reading, base)
-
-
-def _all_levels(node: Node, labels: Labels, reading: Reading) -> tuple[str, ...]:
-    """Levels in the given order, which must be all of them."""
-    levels = labels.levels()
-    items = node.items if isinstance(node, Several) else (node,)
-    codes = [levels.find_code(_level_value(item, reading)) for item in items]
-    if sorted(codes) != list(range(len(levels.names))):
-        expected = f"each level once: {list(levels.names)}"
-        raise reading.refuse(node, expected, str(node))
-    return tuple(levels.names[code] for code in codes)
 
 
 def _contrast(node: Node | None, levels: Levels, base: str | None, reading: Reading) -> Codes:
@@ -372,29 +406,13 @@ def _contrast(node: Node | None, levels: Levels, base: str | None, reading: Read
         raise reading.refuse(node, f"a contrast: {', '.join(contrasts.BY_NAME)}", repr(str(node)))
     if isinstance(node, Call) and (node.arguments or node.named):
         names = {"Treatment": ("ref",), "Sum": ("omit",)}.get(name, ())
-        arguments = _arguments(node, names, reading)
-        base = _level(next(iter(arguments.values())), levels, reading)
+        arguments = read_arguments(node, names, reading)
+        base = read_level(next(iter(arguments.values())), levels, reading)
     if name == "Poly" and len(levels.names) > MOST_POLYNOMIAL:
         expected = f"at most {MOST_POLYNOMIAL} levels for polynomials"
         raise reading.refuse(node, expected, str(len(levels.names)))
     make = contrasts.BY_NAME[name]
     return make(levels.names) if base is None else make(levels.names, base)
-
-
-def _level(node: Node, levels: Levels, reading: Reading) -> str:
-    code = levels.find_code(_level_value(node, reading))
-    if code < 0:
-        raise reading.refuse(node, f"one of the levels {list(levels.names[:20])}", str(node))
-    return levels.names[code]
-
-
-def _level_value(node: Node, reading: Reading) -> str | float:
-    """A level that a formula names: a text, or a number."""
-    if isinstance(node, Text):
-        return node.text
-    if isinstance(node, Number | Sign):
-        return _a_number(node, reading)
-    raise reading.refuse(node, "a level between quotes", repr(str(node)))
 
 
 # --- splines and polynomials ----------------------------------------------------------------------
@@ -403,17 +421,17 @@ MOST_DEGREE = 20
 
 def _learn_splines(node: Call, reading: Reading) -> Numbers:
     names = ("x", "df", "knots", "degree", "lower_bound", "upper_bound")
-    arguments = _arguments(node, names, reading)
+    arguments = read_arguments(node, names, reading)
     values = evaluate(arguments["x"], reading)
     degree = 3
     if "degree" in arguments:
-        degree = _whole(arguments["degree"], 0, MOST_DEGREE, reading)
+        degree = read_whole(arguments["degree"], 0, MOST_DEGREE, reading)
     low = float(values.min())
     if "lower_bound" in arguments:
-        low = _a_number(arguments["lower_bound"], reading)
+        low = read_number(arguments["lower_bound"], reading)
     high = float(values.max())
     if "upper_bound" in arguments:
-        high = _a_number(arguments["upper_bound"], reading)
+        high = read_number(arguments["upper_bound"], reading)
     if not low < high or low > values.min() or high < values.max():
         actual = (
             f"values from {values.min():g} to {values.max():g}, and bounds {low:g} and {high:g}"
@@ -422,7 +440,7 @@ def _learn_splines(node: Call, reading: Reading) -> Numbers:
     if "knots" in arguments:
         inner = _knots(arguments, low, high, degree, reading)
     elif "df" in arguments:
-        number = _whole(arguments["df"], max(degree, 1), MOST_COLUMNS, reading)
+        number = read_whole(arguments["df"], max(degree, 1), MOST_COLUMNS, reading)
         inner = bases.inner_knots(values, number, degree)
     else:
         raise reading.refuse(node, "df=... or knots=[...]", repr(str(node)), "Write bs(x, df=4).")
@@ -437,72 +455,42 @@ def _knots(
     """The inner knots that a formula names, between the bounds, and as many as `df` says."""
     node = arguments["knots"]
     items = node.items if isinstance(node, Several) else (node,)
-    inner = np.array([_a_number(item, reading) for item in items])
+    inner = np.array([read_number(item, reading) for item in items])
     if not ((inner > low) & (inner < high)).all():
         raise reading.refuse(node, f"knots between {low:g} and {high:g}", str(inner.tolist()))
     number = len(inner) + degree
-    if "df" in arguments and _whole(arguments["df"], 1, MOST_COLUMNS, reading) != number:
+    if "df" in arguments and read_whole(arguments["df"], 1, MOST_COLUMNS, reading) != number:
         expected = f"{number}, as there are knots"
         raise reading.refuse(arguments["df"], expected, str(arguments["df"]), "Leave it out.")
     return inner
 
 
 def _learn_polynomials(node: Call, reading: Reading) -> Numbers:
-    arguments = _arguments(node, ("x", "degree", "raw"), reading)
+    arguments = read_arguments(node, ("x", "degree", "raw"), reading)
     values = evaluate(arguments["x"], reading)
     degree = 1
     if "degree" in arguments:
-        degree = _whole(arguments["degree"], 1, MOST_DEGREE, reading)
+        degree = read_whole(arguments["degree"], 1, MOST_DEGREE, reading)
     if len(np.unique(values)) <= degree:
         actual = f"{len(np.unique(values))} different values"
         raise reading.refuse(
             node, f"more than {degree} different values for degree {degree}", actual
         )
-    is_raw = "raw" in arguments and _truth(arguments["raw"], reading)
+    is_raw = "raw" in arguments and read_truth(arguments["raw"], reading)
     reading.statistics[str(node)] = degree if is_raw else bases.recurrence(values, degree)
     return Numbers(node, tuple(map(str, range(degree))))
 
 
-def _arguments(node: Call, names: Sequence[str], reading: Reading) -> dict[str, Node]:
-    """The arguments of a call by name."""
-    expected = f"{node.function}({', '.join(names)})"
-    if len(node.arguments) > len(names):
-        raise reading.refuse(node, expected, repr(str(node)))
-    by_name = dict(zip(names, node.arguments, strict=False))
-    for name, value in node.named:
-        if name == names[0] and name in ("x", "column"):
-            raise reading.refuse(node, expected, str(node), "Give the column first.")
-        if name not in names or name in by_name:
-            raise reading.refuse(value, expected, f"{name}={value}")
-        by_name[name] = value
-    if names and names[0] not in by_name and names[0] in ("x", "column"):
-        raise reading.refuse(node, expected, repr(str(node)))
-    return by_name
+def _is_monotone(node: Node) -> bool:
+    return isinstance(node, Call) and node.function == "mo"
 
 
-def _only_argument(node: Call, reading: Reading) -> Node:
-    return _arguments(node, ("x",), reading)["x"]
-
-
-def _a_number(node: Node, reading: Reading) -> float:
-    sign = -1.0 if isinstance(node, Sign) else 1.0
-    inner = node.inner if isinstance(node, Sign) else node
-    if not isinstance(inner, Number) or not np.isfinite(float(inner.text)):
-        raise reading.refuse(node, "a number", repr(str(node)))
-    return sign * float(inner.text)
-
-
-def _whole(node: Node, least: int, most: int, reading: Reading) -> int:
-    value = _a_number(node, reading)
-    if not value.is_integer() or not least <= value <= most:
-        raise reading.refuse(node, f"a whole number from {least} to {most:,}", repr(str(node)))
-    return int(value)
-
-
-def _truth(node: Node, reading: Reading) -> bool:
-    if not isinstance(node, Constant) or node.name not in ("True", "False"):
-        raise reading.refuse(node, "True or False", repr(str(node)))
-    return node.name == "True"
+def find_monotone(part: Part) -> Call | None:
+    """The monotone factor of a part, or None."""
+    for node in part.term:
+        if isinstance(node, Call) and _is_monotone(node):
+            return node
+    return None
 
 
 # --- columns of rows ------------------------------------------------------------------------------
@@ -526,8 +514,24 @@ class _Maker:
             place += columns.shape[1]
         offset = np.zeros(size)
         for node in self.learnt.offsets:
-            offset = offset + evaluate(_only_argument(node, self.reading), self.reading)
-        return Matrix(x, offset)
+            offset = offset + evaluate(only_argument(node, self.reading), self.reading)
+        return Matrix(x, offset, self.steps(size))
+
+    def steps(self, size: int) -> np.ndarray:
+        """The indicators of the steps of monotone terms, each times the other factors."""
+        columns = [np.empty((size, 0))]
+        for part in self.learnt.parts:
+            node = find_monotone(part)
+            if node is None:
+                continue
+            number = self.reading.statistics[str(node)].size
+            if number < 2:
+                continue
+            indicators = step_indicators(self.factor(node, False)[:, 0], number)
+            term = tuple(factor for factor in part.term if factor != node)
+            multipliers = self.part(part._replace(term=term), size)
+            columns += [indicators * multiplier[:, None] for multiplier in multipliers.T]
+        return np.concatenate(columns, 1)
 
     def part(self, part: Part, size: int) -> np.ndarray:
         """The columns of a part: products of the columns of its factors."""
@@ -558,6 +562,8 @@ class _Maker:
 
     def numbers(self, node: Node) -> np.ndarray:
         """The columns of a part of numbers."""
+        if isinstance(node, Call) and node.function == "mo":
+            return step_codes(node, self.reading.statistics[str(node)], self.reading)[:, None]
         if isinstance(node, Call) and node.function == "bs":
             knots, degree = self.reading.statistics[str(node)]
             return bases.splines(evaluate(node.arguments[0], self.reading), knots, degree)

@@ -57,7 +57,7 @@ STATISTICS: dict[str, Callable[[np.ndarray], Any]] = {
 """Statistics: one number of all training rows."""
 CENTRED = ("center", "scale", "standardize")
 """Functions that subtract the mean of a column, or also divide by its standard deviation."""
-COLUMN_MAKERS = ("C", "S", "T", "poly", "bs", "offset")
+COLUMN_MAKERS = ("C", "S", "T", "poly", "bs", "mo", "offset")
 """Functions that are terms of their own."""
 CONTRASTS = ("Treatment", "Sum", "Helmert", "Poly")
 """Codes of categories, within C(...)."""
@@ -178,6 +178,8 @@ def label_columns(node: Node) -> tuple[str, ...]:
     """
     if isinstance(node, Call) and node.function in ("C", "S", "T", "[]"):
         return tuple(find_columns(node))
+    if isinstance(node, Call) and node.function == "mo" and node.named:
+        return tuple(find_columns(node))  # mo(h, levels=[...]) names its levels
     if isinstance(node, Operation):
         if isinstance(node.right, Text):
             return tuple(find_columns(node.left))

@@ -32,10 +32,11 @@ from vijax.models.formulas.priors import Prior, log_prob
 from vijax.models.formulas.weighted import mean_and_spread
 
 COEFFICIENTS, SDS, CORRELATIONS, AUX = "_orthogonal.", "_sds.", "_correlations.", "_others."
+STEPS = "_steps."
 """Prefixes of the names of the unknowns in units of size one. The name of a column, a factor, a
-factor and the number of a block, or a parameter follows. The number of a column is the coefficient
-of its part that the columns before it do not explain. Each is a variable of its own, not an entry
-of a vector: the density may be the same with them in another order."""
+factor and the number of a block, a parameter, or a monotone term follows. The number of a column is
+the coefficient of its part that the columns before it do not explain. Each is a variable of its
+own, not an entry of a vector: the density may be the same with them in another order."""
 
 
 class Units(NamedTuple):
@@ -95,6 +96,33 @@ class Effects(NamedTuple):
         )
 
 
+class Monotone(NamedTuple):
+    """The steps of a monotone term: its coefficient b is their mean, and b D s_k the k-th of them.
+
+    Attributes:
+      label: name of its coefficient.
+      size: D, the number of steps.
+      centre: means of the indicators of the steps, (D,).
+    """
+
+    label: str
+    size: int
+    centre: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the shares s, as brms has it."""
+        return f"simo_{self.label}"
+
+    def share_names(self) -> list[str]:
+        """Names of the shares, counted from 1."""
+        return [f"{self.name}[{k + 1}]" for k in range(self.size)]
+
+    def excess(self, b: Any, shares: Any) -> Any:
+        """The coefficients of the indicators beside the column of b: b (D s - 1), (..., D)."""
+        return b[..., None] * (self.size * shares - 1)
+
+
 @dataclasses.dataclass(frozen=True)
 class Form:
     """The density, as functions of values by name; equal forms have equal hashes.
@@ -111,6 +139,7 @@ class Form:
       cutpoints: number of cutpoints, for ordered categories. The cutpoints are relative to the mean
           of the predictors.
       predictors: C, the predictors of a row. The C coefficients of a column stand together.
+      monotone: the steps of monotone terms. Their indicators are the last columns of x in the rows.
     """
 
     law: str
@@ -123,10 +152,12 @@ class Form:
     nodes: int
     cutpoints: int = 0
     predictors: int = 1
+    monotone: tuple[Monotone, ...] = ()
 
     def variables(self) -> dict[str, Any]:
         """The unknowns."""
         unknowns = {COEFFICIENTS + label: free() for label in self.labels}
+        unknowns |= {STEPS + term.label: free(term.size, "simplex") for term in self.monotone}
         unknowns |= {SDS + term.name: free(len(term.labels), "positive") for term in self.effects}
         for term in self.effects:
             for i, k in enumerate(term.blocks):
@@ -150,6 +181,24 @@ class Form:
         if coefficients:
             return jnp.stack(coefficients)
         return jnp.zeros(0)
+
+    def excess_steps(self, values: Mapping[str, Any]) -> Float[Array, " steps"]:
+        """Coefficients of the indicators of all steps, in the units of the data."""
+        beta = self.coefficients(values)
+        parts = [jnp.zeros(0, beta.dtype)]
+        for term in self.monotone:
+            b = beta[self.labels.index(term.label)]
+            parts.append(term.excess(b, values[STEPS + term.label]))
+        return jnp.concatenate(parts)
+
+    def row_coefficients(self, values: Mapping[str, Any]) -> Float[Array, " columns"]:
+        """Coefficients of the columns x of rows in units of size one: b, less what the location
+        stands for, then those of steps."""
+        b = self.orthogonal_coefficients(values)
+        b = b + jnp.asarray(self.units.shift, b.dtype)
+        if not self.monotone:
+            return b
+        return jnp.concatenate([b, self.excess_steps(values) / self.units.size])
 
     def aux(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of the law beside eta, in units of size one."""
@@ -177,6 +226,9 @@ class Form:
     def named(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """All unknowns by their names, in the units of the data."""
         by_name = dict(zip(self.labels, self.coefficients(values), strict=True))
+        for steps in self.monotone:
+            shares = values[STEPS + steps.label]
+            by_name |= {name: shares[k] for k, name in enumerate(steps.share_names())}
         for i, term in enumerate(self.effects):
             by_name |= dict(zip(term.sd_names(), self.sds(values, i), strict=True))
             for b, (start, k) in enumerate(zip(term.starts(), term.blocks, strict=True)):
@@ -189,7 +241,7 @@ class Form:
                             by_name[name] = correlations[r, c]
         aux = dict(self.aux(values))
         if self.cutpoints:  # in `aux` they are relative to the mean of the predictors
-            cuts = aux.pop("threshold") + self.coefficients(values) @ jnp.asarray(self.centre)
+            cuts = aux.pop("threshold") + self._predictor_at_centre(values)
             by_name |= {f"threshold[{i}]": cuts[i] for i in range(self.cutpoints)}
         for name, x in aux.items():
             by_name[name] = x * (self.units.size if name == "sigma" else 1.0)
@@ -209,6 +261,7 @@ class Form:
         by_name = self.named(values) | self._intercepts_at_centre(values)
         for i in range(self.cutpoints):
             by_name[f"threshold[{i}]"] = self.aux(values)["threshold"][i]
+        by_name |= {term.name: values[STEPS + term.label] for term in self.monotone}
         total = jnp.asarray(self.constant, jnp.result_type(float))
         for name, prior in dict(self.priors).items():
             if name.startswith("corr|"):
@@ -233,7 +286,21 @@ class Form:
         column = intercepts[0] // self.predictors
         centre = [m if i != column else 1.0 for i, m in enumerate(self.centre)]
         at_centre = jnp.asarray(centre, beta.dtype) @ beta
+        if self.monotone:
+            at_centre += self._step_centre() @ self.excess_steps(values)
         return {self.labels[i]: x for i, x in zip(intercepts, at_centre, strict=True)}
+
+    def _step_centre(self) -> Float[Array, " steps"]:
+        """Means of the indicators of all steps."""
+        centre = [mean for term in self.monotone for mean in term.centre]
+        return jnp.asarray(centre, jnp.result_type(float))
+
+    def _predictor_at_centre(self, values: Mapping[str, Any]) -> Float[Array, ""]:
+        """The predictor of ordered categories at the means of all columns."""
+        at_centre = self.coefficients(values) @ jnp.asarray(self.centre)
+        if self.monotone:
+            at_centre += self._step_centre() @ self.excess_steps(values)
+        return at_centre
 
     def eta(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> Float[Array, " n *C"]:
         """eta without effects, in units of size one."""
@@ -242,8 +309,7 @@ class Form:
             offset = jnp.broadcast_to(offset[:, None], (len(offset), self.predictors))
         if not self.labels:
             return offset
-        b = self.orthogonal_coefficients(values)
-        b = b + jnp.asarray(self.units.shift, b.dtype)
+        b = self.row_coefficients(values)
         return offset + rows["x"] @ b.reshape(-1, *offset.shape[1:])
 
     def row_log_liks(
@@ -271,7 +337,7 @@ class Form:
         likelihood of all rows."""
         if self.is_summed:
             return crossed_normal.log_integral(
-                rows, self.orthogonal_coefficients(values), self.scales(values)
+                rows, self.row_coefficients(values), self.scales(values)
             )
         a, aux = self.eta(values, rows), self.aux(values)
         if len(self.effects) > 1:
@@ -341,7 +407,7 @@ class Form:
     ) -> crossed.Effects:
         if self.is_summed:
             return crossed_normal.draw(
-                rows, self.orthogonal_coefficients(values), self.scales(values), key
+                rows, self.row_coefficients(values), self.scales(values), key
             )
         a, z = self.eta(values, rows), self.all_columns(values, rows)
         return crossed.draw(self.row_log_liks, (self.aux(values), rows), a, z, key)
@@ -426,6 +492,11 @@ def make_form(
     constant -= size * float(weights.sum())
     centre = tuple(mean_and_spread(x, weights)[0].tolist())
     cutpoints = len(design.levels) - 1 if law.is_ordered else 0
+    step_means = mean_and_spread(design.rows.steps, weights)[0].tolist()
+    monotone = []
+    for steps in design.common.steps:
+        monotone.append(Monotone(steps.label, steps.size, tuple(step_means[: steps.size])))
+        step_means = step_means[steps.size :]
     return Form(
         law=law.name,
         labels=labels,
@@ -437,6 +508,7 @@ def make_form(
         nodes=nodes,
         cutpoints=cutpoints,
         predictors=len(levels),
+        monotone=tuple(monotone),
     )
 
 

@@ -43,6 +43,7 @@ class Rows(NamedTuple):
     Attributes:
       x: columns of common effects, (N, p).
       offset: known part of the predictor, (N,).
+      steps: indicators of the steps of monotone terms, (N, steps of all).
       z: columns of the effects of each factor, (N, d).
       groups: the group of each row by factor, (N,); -1 for a group that training does not have.
       new_levels: groups that training does not have, for each factor with such rows.
@@ -51,6 +52,7 @@ class Rows(NamedTuple):
 
     x: Float[np.ndarray, "N p"]
     offset: Float[np.ndarray, " N"]
+    steps: Float[np.ndarray, "N D"]
     z: tuple[Float[np.ndarray, "N d"], ...]
     groups: tuple[Int[np.ndarray, " N"], ...]
     new_levels: tuple[NewLevels, ...] = ()
@@ -61,6 +63,7 @@ class Rows(NamedTuple):
         return self._replace(
             x=self.x[places],
             offset=self.offset[places],
+            steps=self.steps[places],
             z=tuple(z[places] for z in self.z),
             groups=tuple(groups[places] for groups in self.groups),
             new_levels=tuple(new.part(places) for new in self.new_levels),
@@ -156,7 +159,7 @@ class Design:
         for factor in self.factors:
             columns += factor.columns
         require_whole(rows, columns)
-        all_columns, offset = self.common.matrix(rows)
+        all_columns, offset, steps = self.common.matrix(rows)
         x = all_columns[:, [label in self.labels for label in self.common.labels]]
         groups = tuple(factor.row_groups(rows) for factor in self.factors)
         by_factor = zip(self.factors, groups, strict=True)
@@ -170,7 +173,7 @@ class Design:
         )
         notes = tuple(note for learnt in (self.common, *bars) for note in learnt.beyond(rows))
         z = tuple(factor.effects(rows) for factor in self.factors)
-        return Rows(x, offset, z, groups, strangers, notes)
+        return Rows(x, offset, steps, z, groups, strangers, notes)
 
 
 def _refusal(strangers: tuple[NewLevels, ...]) -> tuple[str, str]:
@@ -238,7 +241,7 @@ def read(
     can_drop = argument == "formula"  # `glmm` has the argument, covariates of topics do not
     require_whole(rows, (*response, *terms, *grouping), can_drop)
     common = learn(parsed, parsed.addends, rows, functions)
-    x, offset = common.matrix(rows)
+    x, offset, steps = common.matrix(rows)
     labels, categorical = common.labels, common.categorical
     if law.is_ordered:
         slopes = [label != "Intercept" for label in labels]
@@ -259,7 +262,7 @@ def read(
         labels=labels,
         categorical=categorical,
         factors=tuple(factors[i] for i in order),
-        rows=Rows(x, offset, tuple(z[i] for i in order), tuple(groups[i] for i in order)),
+        rows=Rows(x, offset, steps, tuple(z[i] for i in order), tuple(groups[i] for i in order)),
         observed=observed,
         against=observed.categories[1:] if law.is_named and observed is not None else (),
         common=common,

@@ -28,6 +28,7 @@ from vijax.models.formulas.terms.by_prior import OnlyPriorWarning, prior_notes
 from vijax.models.formulas.terms.complete_rows import LeftOut, find_complete_rows
 from vijax.models.formulas.unmodelled import (
     check_errors,
+    check_monotone,
     check_names,
     check_responses,
     check_size,
@@ -86,7 +87,8 @@ def glmm(
 
     Args:
       formula: `response ~ terms`, as in lme4 and Bambi: interactions `a*b` and `a:b`, splines
-        `bs(x, df=4)`, polynomials `poly(x, 2)`, categories `C(h, Sum)`, `offset(x)`, arithmetic
+        `bs(x, df=4)`, polynomials `poly(x, 2)`, categories `C(h, Sum)`, monotone effects `mo(x)` of
+        whole numbers and ordered columns (not for "categorical"), `offset(x)`, arithmetic
         `I(x**2)`, functions of numbers `log(x)` or `np.log(x)`, and group effects `(x | g)`: an
         intercept and a slope of x for each g, correlated; independent with `(x || g)`; without an
         intercept `(0 + x | g)`; nested `(1 | g/h)`; of several factors. Successes among trials are
@@ -182,6 +184,7 @@ def _glmm(
     design = formulas.read(formula, typed, law, base, functions, order=order)
     require(design.observed is not None, "formula", "response ~ terms", repr(formula))
     check_names(design)
+    check_monotone(design, law)
     check_sizes(design)
     check_responses(design.y, design.trials, law, design.response, typed.row_names)
     weights = read_weights(weights, typed)

@@ -264,7 +264,17 @@ class Glmm(Answers, Model):
             return eta
         beta = np.stack([draws.named[label] for label in labels], 1)
         beta = beta.reshape(len(eta), len(labels) // copies, copies)
-        return plus_products(eta, rows.x, beta[:, None])
+        eta = plus_products(eta, rows.x, beta[:, None])
+        steps = self._excess_steps(draws)
+        return plus_products(eta, rows.steps, steps[:, None, :, None])
+
+    def _excess_steps(self, draws: Draws) -> Float[np.ndarray, "S D"]:
+        """Coefficients of the indicators of the steps of monotone terms at draws."""
+        parts = [np.zeros((len(_first_value(draws.named)), 0))]
+        for term in self.density_form.monotone:
+            shares = np.stack([draws.named[name] for name in term.share_names()], 1)
+            parts.append(term.excess(draws.named[term.label], np.asarray(shares, float)))
+        return np.concatenate(parts, 1)
 
     def response_means(
         self, draws: Draws, rows: Rows, eta: Float[np.ndarray, "S N *C"]

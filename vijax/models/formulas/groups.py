@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from vijax.checks import require
-from vijax.data.formulas.design_columns import DesignColumns, Functions, learn
+from vijax.data.formulas.design_columns import DesignColumns, Functions, find_monotone, learn
 from vijax.data.formulas.parser import BAR
 from vijax.data.formulas.syntax import Bar, Formula, Number
 from vijax.data.formulas.tokens import refuse
@@ -21,6 +21,7 @@ from vijax.data.schema.typed_columns import TypedTable
 MOST_CORRELATED = 64
 """Most effects of one group that may correlate: each pair is an unknown, and 64 effects have 2,016
 pairs."""
+MONOTONE = "Write mo(x) outside of bars, and (x | g) for slopes of its numbers."
 INDEPENDENT = "Write || for effects that are independent, or fewer of them."
 
 
@@ -163,6 +164,10 @@ def _effect_labels(formula: Formula, bar: Bar, columns: DesignColumns) -> list[s
     if columns.offsets:
         span = columns.offsets[0].span
         raise refuse(argument, text, span, "effects to the left of a bar", "an offset")
+    for part in columns.parts:
+        if (node := find_monotone(part)) is not None:
+            expected = "columns to the left of a bar"
+            raise refuse(argument, text, node.span, expected, repr(str(node)), MONOTONE)
     if not columns.labels:
         terms = "0" if isinstance(bar.terms, Number) else str(bar.terms)
         expected = "an effect to the left of the bar"

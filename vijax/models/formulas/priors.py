@@ -34,7 +34,7 @@ class Kind(NamedTuple):
 
     Attributes:
       arguments: its numbers, in words.
-      support: "real", "positive", "unit interval" or "correlation".
+      support: "real", "positive", "unit interval", "simplex" or "correlation".
       log_prob: (x, its numbers) -> log density.
     """
 
@@ -52,6 +52,13 @@ def _lkj(factor: Array, eta: Any) -> Any:
     below = (powers + 1) / 2  # the power of 1 - |row i of the factor|^2
     area = 0.5 * i * math.log(math.pi) + gammaln(below + 0.5) - gammaln(below + 0.5 + 0.5 * i)
     return jnp.sum(powers * jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)[..., 1:]) - area, -1)
+
+
+def _dirichlet(shares: Array, concentration: Any) -> Any:
+    """The density of shares with one concentration for all."""
+    size = shares.shape[-1]
+    constant = gammaln(size * concentration) - size * gammaln(concentration)
+    return constant + (concentration - 1) * jnp.sum(jnp.log(shares), -1)
 
 
 def _normal(x: Any, mean: float, sd: float) -> Any:
@@ -84,6 +91,7 @@ KINDS = {
     ),
     "beta": Kind("alpha, beta", "unit interval", stats.beta.logpdf),
     "lkj": Kind("concentration", "correlation", _lkj),
+    "dirichlet": Kind("concentration", "simplex", _dirichlet),
 }
 """Families of priors by name."""
 AUX: dict[str, Prior] = {
@@ -124,6 +132,8 @@ def weak_priors(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> d
                 centre if label == "Intercept" else 0.0,
                 sd,
             )
+    for steps in design.common.steps:
+        priors[f"simo_{steps.label}"] = ("dirichlet", 1.0)
     for factor, z in zip(design.factors, design.rows.z, strict=True):
         for level in levels:
             for i, label in enumerate(factor.labels):

@@ -30,12 +30,18 @@ def rows_in_units(
     if law.is_location_scale:
         y = (y - offset - design.rows.x @ location) / form.units.size
         offset = np.zeros(len(x))
+    x = np.concatenate([x, design.rows.steps - law.is_ordered * _step_means(form)], 1)
     rows = {"x": x, "y": y, "weight": weights}
     for i, z in enumerate(design.rows.z):
         rows[f"z{i}"] = z / np.array(form.effects[i].sizes[: z.shape[1]])
     rows.setdefault("z0", np.zeros((len(x), 0)))
     rows |= {"trials": design.trials, "offset": offset}
     return rows | {f"group{i}": groups for i, groups in enumerate(design.rows.groups)}
+
+
+def _step_means(form: Form) -> np.ndarray:
+    """Means of the indicators of all steps of monotone terms."""
+    return np.array([mean for term in form.monotone for mean in term.centre])
 
 
 def to_data(rows: dict[str, np.ndarray], law: Law, counts: Sequence[int]) -> dict[str, np.ndarray]:

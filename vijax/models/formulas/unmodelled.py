@@ -27,6 +27,14 @@ CONSTANT = 1e-13
 """Spread below which, as a share of its size, a column is constant but for rounding."""
 
 
+def check_monotone(design: Design, law: Law) -> None:
+    """Raises ValueError if a law with a predictor for each category has monotone terms."""
+    expected = "one predictor, for mo(x)"
+    remedy = "Write C(x) for a coefficient of each value."
+    is_allowed = not (law.is_named and design.common.steps)
+    require(is_allowed, "family", expected, repr(law.name), remedy)
+
+
 def check_sizes(design: Design) -> None:
     """Raises ValueError for columns whose size or spread the floats of a density cannot hold."""
     width = jnp.result_type(float).itemsize
@@ -110,7 +118,11 @@ def check_errors(design: Design, weights: np.ndarray) -> None:
 def _residual_share(design: Design, rows: np.ndarray) -> tuple[float, int]:
     """The residual of least squares in some rows as a share of the response, and the rank of all
     columns. Effects of the first factor are eliminated group by group."""
-    columns = [design.rows.x[rows], (design.y - design.rows.offset)[rows, None]]
+    columns = [
+        design.rows.x[rows],
+        design.rows.steps[rows],
+        (design.y - design.rows.offset)[rows, None],
+    ]
     for z, groups in zip(design.rows.z[1:], design.rows.groups[1:], strict=True):
         _, place = np.unique(groups[rows], return_inverse=True)
         by_group = np.eye(place.max() + 1)[place][..., None] * z[rows, None]

@@ -98,6 +98,9 @@ def read_terms(formula: str, table: Any, argument: str = "prevalence") -> formul
     offsets = [str(offset) for offset in design.common.offsets]
     expected = "no offset, which shares of topics do not have"
     require(not offsets, argument, expected, offsets, "Write the column itself.")
+    steps = [columns.label for columns in design.common.steps]
+    expected = "columns, whose effects on topics are linear"
+    require(not steps, argument, expected, steps, "Write C(x), or x.")
     require(len(design.labels) > 0, argument, "an intercept or a term", repr(formula))
     return design
 
