@@ -2,7 +2,6 @@
 machine changes little, and the most memory a test process has held."""
 
 import os
-import resource
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -31,6 +30,10 @@ def cpu_seconds() -> float:
 
 
 def peak_bytes() -> int:
+    if sys.platform == "win32":
+        return 0
+    import resource
+
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * BYTES
 
 

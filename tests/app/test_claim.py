@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-pytest.importorskip("fcntl")
-
 from vijax.app.folder.claim import claim_folder, hold_lock
 from vijax.app.folder.run_end import progress_text
 from vijax.app.plan.config import ConfigError

@@ -16,6 +16,7 @@ pytest.importorskip("tyro")
 import vijax as vi
 from vijax.app.cli import main
 from vijax.app.drawing import blocks
+from vijax.app.folder.claim import hold_lock
 from vijax.app.report import pages
 from vijax.app.report.pages import read_run
 
@@ -229,9 +230,7 @@ def test_a_run_of_other_data_is_not_gone_on_with(run, inputs, capsys):
 
 
 def test_two_processes_do_not_share_a_run(run, capsys):
-    fcntl = pytest.importorskip("fcntl")
-    with (run / ".lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with hold_lock(run):
         assert main(["resume", str(run)]) == 2
     assert "another process" in capsys.readouterr().err
 

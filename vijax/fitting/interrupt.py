@@ -100,7 +100,8 @@ def heard_while_busy(
         yield
         return
     readable, writable = os.pipe()
-    os.set_blocking(writable, False)
+    if hasattr(os, "set_blocking"):  # on Windows from Python 3.12 on, and not needed
+        os.set_blocking(writable, False)
     before = signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
     over = threading.Event()
     listener = threading.Thread(target=_listen, args=(readable, over, grace_s, leave), daemon=True)

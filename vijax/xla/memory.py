@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import jax
+
+from vijax.memory import machine_memory
 
 
 def total_memory() -> float:
@@ -12,6 +12,5 @@ def total_memory() -> float:
     stats = jax.local_devices()[0].memory_stats() or {}
     if "bytes_limit" in stats:
         return float(stats["bytes_limit"])
-    if "SC_PHYS_PAGES" not in getattr(os, "sysconf_names", {}):
-        return float("inf")
-    return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+    total, _ = machine_memory()
+    return float(total or "inf")

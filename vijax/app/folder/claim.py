@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import os
 from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
@@ -29,18 +30,26 @@ def claim_folder(folder: Path | None, name: str) -> Iterator[Path]:
     wanted = Path("runs", name) if folder is None else folder
     absent = [path for path in (wanted, *wanted.absolute().parents) if not path.exists()]
     claimed = _make_numbered_folder(name) if folder is None else _make_folder(folder)
-    with hold_lock(claimed):
-        if not _is_unused(claimed):
-            raise _exists(claimed)  # another process ended between the first look and the lock
-        try:
-            yield claimed
-        except BaseException as error:
-            # Wrong input (ValueError) may come after config.toml was written.
-            removable = {"config.toml"} if isinstance(error, ValueError) else frozenset()
-            if _is_unused(claimed, removable):
-                _clear(claimed)
-                _remove_empty(absent if folder is not None else [claimed, *absent])
-            raise
+    empty = absent if folder is not None else [claimed, *absent]
+    has_lock = False
+    try:
+        with hold_lock(claimed):
+            if not _is_unused(claimed):
+                raise _exists(claimed)  # another process ended between the first look and the lock
+            try:
+                yield claimed
+            except BaseException as error:
+                # Wrong input (ValueError) may come after config.toml was written.
+                removable = {"config.toml"} if isinstance(error, ValueError) else frozenset()
+                if _is_unused(claimed, removable):
+                    has_lock = _clear(claimed)
+                    _remove_empty(empty)
+                raise
+    finally:
+        if has_lock:  # Windows removes no file that is open
+            with contextlib.suppress(OSError):
+                (claimed / LOCK).unlink()
+            _remove_empty(empty)
 
 
 @contextlib.contextmanager
@@ -66,16 +75,12 @@ def _open_lock(folder: Path) -> int:
 
 
 def _lock(descriptor: int, folder: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows has no such locks
-        return
     busy_error = ConfigError(
         f"{folder}: another process is at work on this run; wait for it to end"
     )
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        _lock_file(descriptor)
+    except (BlockingIOError, PermissionError):
         raise busy_error from None
     except OSError:  # a file system without locks
         return
@@ -85,6 +90,22 @@ def _lock(descriptor: int, folder: Path) -> None:
         is_same_lock = False
     if not is_same_lock:  # the other process gave up, and took its lock away with the folder
         raise busy_error
+
+
+def _lock_file(descriptor: int) -> None:
+    """Locks the file until it is closed.
+
+    Raises:
+      BlockingIOError: another process has locked it; on Windows a PermissionError.
+      OSError: the file system has no locks.
+    """
+    try:
+        fcntl = importlib.import_module("fcntl")
+    except ImportError:
+        windows = importlib.import_module("msvcrt")
+        windows.locking(descriptor, windows.LK_NBLCK, 1)
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def unwritable(folder: Path, error: OSError) -> OSError:
@@ -149,13 +170,14 @@ def _exists(folder: Path) -> ConfigError:
     )
 
 
-def _clear(folder: Path) -> None:
-    """Removes the files of a run that did not begin."""
+def _clear(folder: Path) -> bool:
+    """Removes the files of a run that did not begin; True if its lock could not be removed."""
     _remove_empty([folder / "checkpoints"])
-    with contextlib.suppress(OSError):  # the first error says more
-        remove_leftovers(folder)
-        for name in ("config.toml", *sorted(BEGINNINGS - {"checkpoints"})):
+    for name in ("config.toml", *sorted(BEGINNINGS - {"checkpoints", LOCK}), LOCK):
+        with contextlib.suppress(OSError):  # the first error says more
+            remove_leftovers(folder)
             (folder / name).unlink(missing_ok=True)
+    return (folder / LOCK).exists()
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

@@ -72,7 +72,7 @@ def fetch(
     if sha256:
         expected = sha256.lower()
     elif record.is_file():
-        expected = record.read_text().strip()
+        expected = record.read_text(encoding="utf-8").strip()
     else:
         expected = ""
     get = pooch.HTTPDownloader(

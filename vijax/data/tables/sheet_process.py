@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import importlib
 import json
 import sys
 from typing import Any
@@ -33,8 +34,7 @@ DAMAGED = 4
 def limit_memory(number: int) -> None:
     """Limits this process to `number` bytes of memory, and keeps it from dumping its memory when it
     ends."""
-    import resource
-
+    resource = importlib.import_module("resource")  # Windows has none, and is given no limit
     _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(
         resource.RLIMIT_AS, (number if hard_limit < 0 else min(number, hard_limit), hard_limit)
