@@ -1,6 +1,6 @@
 """Python as on Windows, as far as another system can play it: modules and functions that Windows
 lacks are gone, an open file cannot be replaced or removed, names are refused that Windows refuses.
-`import tests.windows` does it, for this process and for good."""
+`emulate()` does it, for this process and for good."""
 
 import asyncio  # noqa: F401 (it needs fcntl itself on other systems)
 import builtins
@@ -131,4 +131,3 @@ def refuse_links(*_, **__):
 
 
 ORIGINAL_OPEN = open
-emulate()

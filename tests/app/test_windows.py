@@ -20,7 +20,8 @@ from vijax.xla.memory import total_memory
 
 ROOT = Path(__file__).parents[2]
 FIT = """
-import tests.windows
+from tests import windows
+windows.emulate()
 import sys
 from pathlib import Path
 import jax
@@ -39,7 +40,8 @@ whole = vi.fit(vi.cavi(model), y, num_steps=20, key=key, state=saved.tree)
 assert abs(np.sort(whole.posterior["components"].mean()[:, 0])[1] - 3.25) < 0.1
 """
 RUN = """
-import tests.windows
+from tests import windows
+windows.emulate()
 import re
 import signal
 from pathlib import Path
