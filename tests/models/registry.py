@@ -649,6 +649,39 @@ def predicted_by_formula(model: Any, fit: Any, table: Any) -> Any:
     return np.moveaxis(eta, 1, 0)
 
 
+def with_parameters(model: Any, fit: Any, table: Any) -> Any:
+    """Predictors of rows, and of each parameter the predictor plus it: both in one unit."""
+    draws = model.draws(fit, KEY, 20)
+    eta = model.predictors(draws, table, KEY)
+    parameters = model.parameters(draws, table, KEY)
+    sums = [eta + parameters[name] for name in sorted(parameters)]
+    return np.moveaxis(np.stack([eta, *sums], -1), 1, 0)
+
+
+FORMULAS_OF_PARAMETERS = {
+    "gaussian": ("y ~ x + h + (1 | g)", "sigma ~ x"),
+    "t": ("y ~ x + (1 | g)", "sigma ~ h + (1 | g)"),
+    "lognormal": ("y ~ x + (1 | g) + (1 | h)", "sigma ~ x + (1 | g)"),
+    "hurdle_poisson": ("y ~ x", "psi ~ x + (1 | g)"),
+}
+"""Formulas of a response and of a parameter, by the law."""
+
+
+def of_parameters(family: str) -> TableCase:
+    """A regression with a formula of a parameter."""
+    formula, further = FORMULAS_OF_PARAMETERS[family]
+    same, moved = (lambda eta, a, b: eta), (lambda eta, a, b: a * eta + b)
+    return TableCase(
+        f"glmm_{family}_parameter",
+        "glmm",
+        lambda table, weights: vi.glmm(formula, table, family, weights=weights, formulas=[further]),
+        {"y": RESPONSES[family], "x": TABLE_X, "g": TABLE_G, "h": TABLE_H},
+        with_parameters,
+        cheap=family == "gaussian",
+        stretches={"x": same, "y": moved} if family == "gaussian" else {"x": same},
+    )
+
+
 def regressions() -> list[TableCase]:
     trials = np.full(ROWS_OF_TABLE, 6.0)
     columns = {"x": TABLE_X, "g": TABLE_G, "h": TABLE_H, "trials": trials}
@@ -686,7 +719,7 @@ def regressions() -> list[TableCase]:
         )
         for family, response in RESPONSES.items()
     ]
-    return [*by_law, crossed, monotone]
+    return [*by_law, crossed, monotone, *map(of_parameters, FORMULAS_OF_PARAMETERS)]
 
 
 def squared_exponential(a: Any, b: Any) -> Any:

@@ -383,6 +383,12 @@ CASES = [
         pair(grouped(with_class), Table),
         ("model.formula=y ~ x1 + (1 | g)", "model.family=bernoulli"),
     ),
+    RunCase(
+        "glmm_parameter",
+        "glmm",
+        pair(grouped(with_response), Table),
+        ("model.formula=y ~ x1 + (1 | g)", 'model.formulas=["sigma ~ x2"]'),
+    ),
     RunCase("density", "density", pair(with_response, Table, TARGET), scores=False),
     # Series.
     RunCase("hmm", "hmm", SEQUENCES, ("model.num_states=2",)),

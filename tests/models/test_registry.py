@@ -40,9 +40,8 @@ def test_every_emission_has_a_row():
 
 
 def test_every_law_of_a_formula_has_a_row_and_so_have_kinds_of_terms():
-    assert {f"glmm_{name}" for name in (*LAWS, "crossed", "monotone")} == {
-        case.name for case in TABLES if case.covers == "glmm"
-    }
+    names = {case.name for case in TABLES if case.covers == "glmm"}
+    assert {f"glmm_{name}" for name in (*LAWS, "crossed", "monotone")} <= names
 
 
 def test_rows_have_names_of_their_own():

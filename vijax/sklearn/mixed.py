@@ -21,7 +21,7 @@ from vijax.checks import require
 from vijax.data.formulas.parser import parse
 from vijax.data.schema.typed_columns import typed_table
 from vijax.extras import require_extra
-from vijax.models.formulas.formula import named_columns
+from vijax.models.formulas.formula import merge, named_columns
 from vijax.models.formulas.glmm import ClassFamily, Family, NumberFamily, glmm
 from vijax.models.formulas.glmm_model import Glmm, Prediction
 from vijax.models.formulas.terms.complete_rows import find_complete_rows
@@ -71,7 +71,8 @@ class _FormulaEstimator(VijaxEstimator):
         """The rows with all cells of the formula; warns of the others."""
         text, _ = complete_formula(self.formula, self.groups, frame)
         terms = text[parse(text).response.span[1] :]  # type: ignore[union-attr]
-        complete = find_complete_rows(terms, typed_table(frame), weights, None)
+        formulas = (terms, *getattr(self, "formulas", ()))
+        complete = find_complete_rows(formulas, typed_table(frame), weights, None)
         if complete.left_out is not None:
             text = f"{type(self).__name__}: {complete.left_out}"
             warnings.warn(text, UserWarning, stacklevel=4)
@@ -80,13 +81,21 @@ class _FormulaEstimator(VijaxEstimator):
     def _fit_table(self, family: Family, frame: Any, y: Any, sample_weight: Any) -> None:
         """Fits the model of a family to a table and a response."""
         text, self._response = complete_formula(self.formula, self.groups, frame)
-        self._read_columns = named_columns(parse(text), with_response=False)
+        formulas = getattr(self, "formulas", ())
+        merged = merge(parse(text), [parse(part, "formulas") for part in formulas])
+        self._read_columns = named_columns(merged, with_response=False)
         rows, weights = weigh_rows(np.arange(len(frame)), sample_weight)
         table = frame.assign(**{self._response: y}).iloc[rows]
         with enable_x64(True):
             self._key = to_key(self.random_state)
             self.model_: Glmm = glmm(
-                text, table, family, priors=self.priors, weights=weights, nodes=self.nodes
+                text,
+                table,
+                family,
+                priors=self.priors,
+                weights=weights,
+                nodes=self.nodes,
+                formulas=formulas,
             )
             options: Any = {"key": self._key, "richer": True, "max_gradients": self.max_gradients}
             self.fit_ = auto(self.model_, self.model_.data, **options)
@@ -108,9 +117,9 @@ class _FormulaEstimator(VijaxEstimator):
             for new in self.model_.design.read_rows(table).new_levels:
                 text = f"{new}: their effects are drawn from the law of groups."
                 warnings.warn(f"{type(self).__name__}: {text}", UserWarning, stacklevel=4)
-            eta = self.model_.predictors(draws, table, key_new)
-            parameters = self.model_.density_form.law_parameters(draws.named)
-            means = self.model_.law.mean(parameters, eta)
+            rows = self.model_.design.read_rows(table)
+            eta = self.model_.row_predictors(draws, rows, key_new)
+            means = self.model_.response_means(draws, rows, eta)
         # The draws of a row are adjacent, so that their mean does not depend on the other rows.
         return np.ascontiguousarray(np.moveaxis(means, 0, -1)).mean(-1)
 
@@ -126,6 +135,7 @@ class MixedModelRegressor(RegressorMixin, _FormulaEstimator):
       groups: without a formula, the columns that name groups, each with an intercept `(1 | g)`;
         the other columns are terms.
       priors, nodes: as in `vijax.glmm`.
+      formulas: formulas of parameters of the family, as ("sigma ~ x",), as in `vijax.glmm`.
       max_gradients: as in `vijax.auto`.
       num_draws: draws of the posterior behind each prediction.
       missing: "refuse" refuses rows of X that lack a cell of the formula; "drop" leaves them out in
@@ -150,6 +160,7 @@ class MixedModelRegressor(RegressorMixin, _FormulaEstimator):
 
     _: dataclasses.KW_ONLY
     family: NumberFamily = "gaussian"
+    formulas: Sequence[str] = ()
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fits the model. A `ConvergenceWarning` says that the fit is not to be used.

@@ -37,7 +37,7 @@ from vijax.models.formulas.laws import LAWS
 Settings = model_section(
     glmm,
     "regression by a formula, with effects of groups",
-    without=("table", "priors", "weights", "functions", "missing", "order"),
+    without=("table", "priors", "weights", "functions", "missing", "order", "formulas"),
     formula=(str, setting("y ~ x", "the formula: response ~ terms, group effects as in (x | g)")),
     weights=(str | None, setting(None, "column of weights: a row of weight 2 counts as two rows")),
     order=(
@@ -50,6 +50,10 @@ Settings = model_section(
             (),
             'priors in place of the usual ones, as ["x: normal 0 1", "1|g_sigma: half_normal 2"]',
         ),
+    ),
+    formulas=(
+        tuple[str, ...],
+        setting((), 'formulas of parameters of the law, as ["sigma ~ x + (1 | g)"]'),
     ),
     num_draws=setting(1000, "draws of the posterior for tables, predictions and scores"),
 )
@@ -114,6 +118,12 @@ def _weights(config: Any, table: TypedTable) -> np.ndarray | None:
     return None if name is None else read_weights(name, table)
 
 
+def _parse(config: Any) -> Any:
+    """The formula, with the terms of the formulas of parameters."""
+    parsed = parse(config.model.formula, "model.formula")
+    return formula.merge(parsed, [parse(text, "model.formulas") for text in config.model.formulas])
+
+
 # --- data -----------------------------------------------------------------------------------------
 def _read(config: Any, path: str, is_training: bool = True, schema: Schema | None = None) -> Frame:
     """The table of a file. Rows to predict (`is_training` False) need no response, and levels of
@@ -122,7 +132,7 @@ def _read(config: Any, path: str, is_training: bool = True, schema: Schema | Non
     section = config.data
     rows, digest = (section.num_rows, section.sha256) if path == section.path else (None, None)
     notes = Notes()
-    parsed = parse(config.model.formula, "model.formula")
+    parsed = _parse(config)
     is_dropped = section.missing == "drop" or path != section.path
     family = config.model.family
     roles = formula.column_roles(parsed, family is not None and bool(LAWS[family].categories))
@@ -139,7 +149,7 @@ def _read(config: Any, path: str, is_training: bool = True, schema: Schema | Non
 
 def _read_memory(config: Any, source: Any, is_training: bool = True) -> Frame:
     """A table in memory; rows that lack a cell are left out, or have empty results."""
-    parsed = parse(config.model.formula, "model.formula")
+    parsed = _parse(config)
     return _whole_rows(typed_table(source), parsed, is_training, "data", True, Notes())
 
 
@@ -218,6 +228,7 @@ def load(config: Any) -> Data:
         LAWS[family],
         config.model.base,
         order=config.model.order or None,
+        further=config.model.formulas,
     )
     weights = _weights(config, table)
     sentence = modelled.sentence(design, LAWS[family])
@@ -403,6 +414,7 @@ def _cached_model(settings: Any, key: _ByIdentity, dtype: Any) -> Glmm:
                 weights=settings.weights,
                 priors=priors,
                 order=settings.order or None,
+                formulas=settings.formulas,
                 **section_arguments(settings),
             )
     except ValueError as error:
@@ -471,7 +483,7 @@ def describe(run: FittedRun) -> list[Block]:
     for name in model.names:
         x = draws.named[name]
         rows.append([name, float(x.mean()), float(x.std(ddof=1)), *_quantiles(x)])
-    law_text = f"{model.design.formula}, {model.law.name} ({model.law.link} link)."
+    law_text = f"{model.design.all_formulas}, {model.law.name} ({model.law.link} link)."
     note = (
         f"Of {run.settings.num_draws:,} draws of q. {law_text} "
         f"{modelled.sentence(model.design, model.law)}"

@@ -60,12 +60,13 @@ def standardise(model: Any, draws: Draws) -> Named:
 
 
 def _slopes(model: Any) -> list[tuple[str, np.ndarray, bool]]:
-    """(name, column, True if it codes categories) of each coefficient but the intercept."""
+    """(name, column, True if it codes categories) of each coefficient of the response but the
+    intercept."""
     design = model.design
-    columns = zip(design.labels, design.rows.x.T, design.categorical, strict=True)
+    columns = zip(design.labels, design.rows.x.T, design.categorical, design.slots, strict=True)
     return [
         (name_at_level(label, level), x, is_code)
-        for label, x, is_code in columns
-        if label != "Intercept"
+        for label, x, is_code, slot in columns
+        if label != "Intercept" and slot == 0
         for level in design.against or (None,)
     ]

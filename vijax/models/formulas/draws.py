@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Float
 
 from vijax.models.formulas.form import Form
-from vijax.models.formulas.laws import LAWS
 
 
 class Draws(NamedTuple):
@@ -59,8 +58,7 @@ def effects_of_groups(form: Form) -> Callable[..., Any]:
 
 def log_likelihoods(form: Form) -> Callable[..., Any]:
     """(parameters, predictors, y, trials) -> log likelihoods of rows, (S, N)."""
-    law = LAWS[form.law]
-    by_row = jax.vmap(lambda aux, n, y, eta: law.log_prob(aux, n, y, eta), (None, 0, 0, 0))
+    by_row = jax.vmap(form.row_log_prob, (None, 0, 0, 0))
 
     def log_liks(aux: Any, eta: Any, y: Any, trials: Any) -> Any:
         by_draw = jax.vmap(lambda aux, eta, y: by_row(aux, trials, y, eta))
@@ -72,8 +70,7 @@ def log_likelihoods(form: Form) -> Callable[..., Any]:
 def draw_responses(form: Form) -> Callable[..., Any]:
     """(parameters, predictors, key, trials) -> responses of rows, (S, N). All rows of a draw share
     one key, so that a row has the same draws alone and among others."""
-    draw = lambda aux, trials, key, eta: LAWS[form.law].likelihood(aux, trials).sample(key, eta)  # type: ignore[misc]
-    by_row = jax.vmap(draw, (None, 0, None, 0))
+    by_row = jax.vmap(form.draw_response, (None, 0, None, 0))
 
     def responses(aux: Any, eta: Any, key: Any, trials: Any) -> Any:
         by_draw = jax.vmap(lambda aux, key, eta: by_row(aux, trials, key, eta))

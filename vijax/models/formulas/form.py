@@ -10,7 +10,11 @@ spreads together would be too narrow. The numbers are in units in which the data
 = location + unit T b, where T' X' X T is about N I.
 
 For categories with a base, eta has a column for each other category: X enters as X (x) I, and so do
-Z and T. Effects of different predictors are independent, as in Bambi."""
+Z and T. Effects of different predictors are independent, as in Bambi.
+
+Where parameters of the law have formulas, as `sigma ~ x`, eta has a column for each of them too:
+the logarithm, or the log odds of a probability. A column of X, and an effect of a group, then
+enters one predictor."""
 
 from __future__ import annotations
 
@@ -23,12 +27,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.linalg import block_diag
 
 from vijax.contract.variables import free
 from vijax.models.formulas.effects import crossed, crossed_normal, integrals, interpolated
 from vijax.models.formulas.formula import Design, name_at_level
 from vijax.models.formulas.laws import LAWS, SUPPORTS, Law
-from vijax.models.formulas.priors import Prior, log_prob
+from vijax.models.formulas.priors import LINKED, Prior, log_prob
 from vijax.models.formulas.weighted import mean_and_spread
 
 COEFFICIENTS, SDS, CORRELATIONS, AUX = "_orthogonal.", "_sds.", "_correlations.", "_others."
@@ -48,16 +53,19 @@ class Units(NamedTuple):
           data; else zeros.
       turn: T, (p, p).
       size: the unit of the response.
+      sizes: the unit of the predictor of each column, (p,); 1 for parameters with formulas.
     """
 
     location: tuple[float, ...]
     shift: tuple[float, ...]
     turn: tuple[tuple[float, ...], ...]
     size: float
+    sizes: tuple[float, ...]
 
     def coefficients(self, b: Float[Array, " p"]) -> Float[Array, " p"]:
         """beta at b."""
-        return jnp.asarray(self.location, b.dtype) + self.size * jnp.asarray(self.turn, b.dtype) @ b
+        in_units = jnp.asarray(self.turn, b.dtype) @ b
+        return jnp.asarray(self.location, b.dtype) + jnp.asarray(self.sizes, b.dtype) * in_units
 
 
 class Effects(NamedTuple):
@@ -71,6 +79,7 @@ class Effects(NamedTuple):
       groups: number of groups.
       levels: for each effect the category of the response whose predictor it enters; None where
           there is one predictor.
+      slots: the number of the predictor that each effect enters, where parameters have formulas.
     """
 
     name: str
@@ -79,6 +88,7 @@ class Effects(NamedTuple):
     sizes: tuple[float, ...]
     groups: int
     levels: tuple[str | None, ...]
+    slots: tuple[int, ...]
 
     def starts(self) -> list[int]:
         """Index of the first effect of each block."""
@@ -103,11 +113,13 @@ class Monotone(NamedTuple):
       label: name of its coefficient.
       size: D, the number of steps.
       centre: means of the indicators of the steps, (D,).
+      slot: the number of the predictor that it enters.
     """
 
     label: str
     size: int
     centre: tuple[float, ...]
+    slot: int
 
     @property
     def name(self) -> str:
@@ -121,6 +133,15 @@ class Monotone(NamedTuple):
     def excess(self, b: Any, shares: Any) -> Any:
         """The coefficients of the indicators beside the column of b: b (D s - 1), (..., D)."""
         return b[..., None] * (self.size * shares - 1)
+
+
+class ScaledRows(NamedTuple):
+    """Rows of a normal law, divided by their sigmas: residuals (n,), columns of effects (n, d), and
+    the logarithms of sigmas (n,)."""
+
+    r: Float[Array, " n"]
+    b: Float[Array, "n d"]
+    log_sigmas: Float[Array, " n"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,8 +159,11 @@ class Form:
       nodes: nodes a dimension of the quadrature.
       cutpoints: number of cutpoints, for ordered categories. The cutpoints are relative to the mean
           of the predictors.
-      predictors: C, the predictors of a row. The C coefficients of a column stand together.
+      predictors: C, the predictors of a row of categories. The C coefficients of a column stand
+        together.
       monotone: the steps of monotone terms. Their indicators are the last columns of x in the rows.
+      parameters: parameters of the law with formulas: their predictors follow the first one.
+      slots: the number of the predictor that each coefficient enters: 0, but for such parameters.
     """
 
     law: str
@@ -153,6 +177,18 @@ class Form:
     cutpoints: int = 0
     predictors: int = 1
     monotone: tuple[Monotone, ...] = ()
+    parameters: tuple[str, ...] = ()
+    slots: tuple[int, ...] = ()
+
+    @property
+    def own_parameters(self) -> tuple[str, ...]:
+        """The parameters of the law that have no formula: each is one number."""
+        return tuple(name for name in LAWS[self.law].aux if name not in self.parameters)
+
+    @property
+    def is_plain_normal(self) -> bool:
+        """True for a normal law with one sigma, whose rows are summed up once."""
+        return self.law == "gaussian" and not self.parameters
 
     def variables(self) -> dict[str, Any]:
         """The unknowns."""
@@ -164,7 +200,7 @@ class Form:
                 if k > 1:
                     unknowns[f"{CORRELATIONS}{term.name}.{i}"] = free(k * (k - 1) // 2)
         shapes = {"threshold": (self.cutpoints,)}
-        for name in LAWS[self.law].aux:
+        for name in self.own_parameters:
             shape, support = shapes.get(name, ()), SUPPORTS.get(name, "positive")
             unknowns[AUX + name] = free(shape, support)
         return unknowns
@@ -198,11 +234,56 @@ class Form:
         b = b + jnp.asarray(self.units.shift, b.dtype)
         if not self.monotone:
             return b
-        return jnp.concatenate([b, self.excess_steps(values) / self.units.size])
+        sizes = [self.units.size if slot == 0 else 1.0 for slot in self.step_slots]
+        steps = self.excess_steps(values) / jnp.asarray(sizes, b.dtype)
+        return jnp.concatenate([b, steps])
 
     def aux(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters of the law beside eta, in units of size one."""
-        return {name: values[AUX + name] for name in LAWS[self.law].aux}
+        """The parameters of the law without formulas, in units of size one."""
+        return {name: values[AUX + name] for name in self.own_parameters}
+
+    @property
+    def step_slots(self) -> tuple[int, ...]:
+        """The number of the predictor that each step of monotone terms enters."""
+        return tuple(term.slot for term in self.monotone for _ in range(term.size))
+
+    def per_predictor(self, x: Any, slots: tuple[int, ...] | None = None) -> Any:
+        """Coefficients, (..., p), by column and predictor, (..., columns, C); `x` is of JAX or
+        NumPy. `slots` has the predictors of the columns; None stands for those of coefficients."""
+        if slots is None:
+            slots = self.slots
+        if self.parameters:
+            return x[..., None] * self._slot_codes(slots, x)
+        columns = x.shape[-1] // self.predictors
+        return x.reshape(*x.shape[:-1], columns, self.predictors)
+
+    def effects_per_predictor(self, x: Any, i: int) -> Any:
+        """Effects of factor i, (..., all effects), by column of z and predictor, (..., d, C)."""
+        if self.parameters:
+            return x[..., None] * self._slot_codes(self.effects[i].slots, x)
+        d = x.shape[-1] // self.predictors
+        return x.reshape(*x.shape[:-1], self.predictors, d).swapaxes(-1, -2)
+
+    def _slot_codes(self, slots: tuple[int, ...], like: Any) -> np.ndarray:
+        """1 at the predictor of each column, (..., p, C), to multiply with `like`, (..., p)."""
+        codes = np.eye(1 + len(self.parameters), dtype=like.dtype)[list(slots)]
+        return codes.reshape((1,) * (like.ndim - 1) + codes.shape)
+
+    def split_predictors(self, eta: Any, xp: Any = jnp) -> tuple[Any, dict[str, Any]]:
+        """The predictor of the response, and the parameters with formulas, from the predictors of
+        rows, (..., C); `xp` is `jax.numpy` or `numpy`."""
+        if not self.parameters:
+            return eta, {}
+        parameters = {}
+        for i, name in enumerate(self.parameters, 1):
+            parameters[name] = inverse_link(name, eta[..., i], xp)
+        return eta[..., 0], parameters
+
+    def effect_units(self, i: int) -> Float[np.ndarray, " d"]:
+        """The units of the effects of factor i in the data, over those of the density."""
+        term = self.effects[i]
+        size = np.where(np.array(term.slots, int) == 0, self.units.size, 1.0)
+        return size / np.array(term.sizes)
 
     def factor(self, values: Mapping[str, Any], i: int) -> Float[Array, "d d"]:
         """The triangular factor of the covariance of the effects of factor i, in units of size
@@ -221,7 +302,7 @@ class Form:
         """Standard deviations of effects of factor i, in the units of the data."""
         term = self.effects[i]
         sds = values[SDS + term.name]
-        return sds * self.units.size / jnp.asarray(term.sizes, sds.dtype)
+        return sds * jnp.asarray(self.effect_units(i), sds.dtype)
 
     def named(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """All unknowns by their names, in the units of the data."""
@@ -248,9 +329,11 @@ class Form:
         return by_name
 
     def law_parameters(self, named: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters of the law beside eta, from draws of unknowns by name: (S,) each,
+        """The parameters of the law without formulas, from draws of unknowns by name: (S,) each,
         cutpoints (S, C - 1)."""
-        parameters = {name: np.asarray(named[name]) for name in LAWS[self.law].aux if name in named}
+        parameters = {
+            name: np.asarray(named[name]) for name in self.own_parameters if name in named
+        }
         cuts = [np.asarray(named[f"threshold[{i}]"]) for i in range(self.cutpoints)]
         if cuts:
             parameters["threshold"] = np.stack(cuts, -1)
@@ -277,18 +360,20 @@ class Form:
 
     def _intercepts_at_centre(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The predictors at the means of all columns, where the priors of intercepts hold."""
-        intercepts = [
-            i for i, label in enumerate(self.labels) if label.partition("[")[0] == "Intercept"
-        ]
+        names = {"Intercept", *(f"{name}_Intercept" for name in self.parameters)}
+        intercepts = [i for i, x in enumerate(self.labels) if x.partition("[")[0] in names]
         if not intercepts:
             return {}
-        beta = self.coefficients(values).reshape(-1, self.predictors)
-        column = intercepts[0] // self.predictors
-        centre = [m if i != column else 1.0 for i, m in enumerate(self.centre)]
+        beta = self.per_predictor(self.coefficients(values))
+        columns = {i // self.predictors for i in intercepts}
+        centre = list(self.centre)
+        for column in columns:
+            centre[column] = 1.0
         at_centre = jnp.asarray(centre, beta.dtype) @ beta
         if self.monotone:
-            at_centre += self._step_centre() @ self.excess_steps(values)
-        return {self.labels[i]: x for i, x in zip(intercepts, at_centre, strict=True)}
+            steps = self.per_predictor(self.excess_steps(values), self.step_slots)
+            at_centre += self._step_centre() @ steps
+        return {self.labels[i]: at_centre[self.slots[i] + i % self.predictors] for i in intercepts}
 
     def _step_centre(self) -> Float[Array, " steps"]:
         """Means of the indicators of all steps."""
@@ -304,24 +389,35 @@ class Form:
 
     def eta(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> Float[Array, " n *C"]:
         """eta without effects, in units of size one."""
-        offset = rows["offset"]
+        offset = rows["offset"]  # (n, C) where parameters have formulas
         if self.predictors > 1:
             offset = jnp.broadcast_to(offset[:, None], (len(offset), self.predictors))
         if not self.labels:
             return offset
         b = self.row_coefficients(values)
-        return offset + rows["x"] @ b.reshape(-1, *offset.shape[1:])
+        slots = (*self.slots, *self.step_slots)
+        return offset + rows["x"] @ self.per_predictor(b, slots).reshape(-1, *offset.shape[1:])
 
     def row_log_liks(
         self, parameters: tuple[Any, Mapping[str, Any]], eta: Float[Array, " n *C"]
     ) -> Float[Array, " n"]:
         """Log likelihoods of rows, each times its weight, in units of size one."""
         aux, rows = parameters
-        law: Law = LAWS[self.law]
-        log_liks = jax.vmap(lambda n, y, eta: law.log_prob(aux, n, y, eta))(
+        log_liks = jax.vmap(lambda n, y, eta: self.row_log_prob(aux, n, y, eta))(
             rows["trials"], rows["y"], eta
         )
         return rows["weight"] * log_liks
+
+    def row_log_prob(self, aux: Mapping[str, Any], trials: Any, y: Any, eta: Any) -> Any:
+        """The log likelihood of a row with the predictors eta, a number or (C,)."""
+        law: Law = LAWS[self.law]
+        main, by_row = self.split_predictors(eta)
+        return law.log_prob({**aux, **by_row}, trials, y, main)
+
+    def draw_response(self, aux: Mapping[str, Any], trials: Any, key: Any, eta: Any) -> Any:
+        """A draw of the response of a row with the predictors eta, a number or (C,)."""
+        main, by_row = self.split_predictors(eta)
+        return LAWS[self.law].likelihood({**aux, **by_row}, trials).sample(key, main)  # type: ignore[misc]
 
     def interpolated_log_lik(
         self, values: Mapping[str, Any], rows: Mapping[str, Any]
@@ -347,12 +443,36 @@ class Form:
         b = self.columns(values, rows)
         if "count" in rows:
             return integrals.normal_integral(rows["y"] - a, b, aux["sigma"], rows["count"])
+        if self.is_normal_given_sigmas:
+            scaled = self._divide_by_sigmas(aux, rows, a, b)
+            unit, count = jnp.ones((), a.dtype), jnp.sum(rows["weight"])
+            log_lik = integrals.normal_integral(scaled.r, scaled.b, unit, count)
+            return log_lik - jnp.sum(rows["weight"] * scaled.log_sigmas)
         return integrals.quadrature(self.row_log_liks, (aux, rows), a, b, self.nodes)
 
     @property
     def is_summed(self) -> bool:
         """True if the data are sums over rows (`vijax.models.formulas.effects.crossed_normal`)."""
-        return self.law == "gaussian" and len(self.effects) > 1
+        return self.is_plain_normal and len(self.effects) > 1
+
+    @property
+    def is_normal_given_sigmas(self) -> bool:
+        """True for a normal law with a sigma for each row, and effects of one factor in the mean
+        alone: its integrals are closed."""
+        has_plain_effects = not any(slot for term in self.effects for slot in term.slots)
+        return self.law == "gaussian" and len(self.effects) < 2 and has_plain_effects
+
+    def _divide_by_sigmas(
+        self, aux: Mapping[str, Any], rows: Mapping[str, Any], a: Array, b: Float[Array, "n *C d"]
+    ) -> ScaledRows:
+        """Residuals and columns of effects divided by the sigma of each row, times the root of its
+        weight."""
+        main, by_row = self.split_predictors(a)
+        sigmas = {**aux, **by_row}["sigma"]
+        scale = jnp.sqrt(rows["weight"]) / sigmas
+        residuals = scale * (rows["y"] - main)
+        columns = b.reshape(len(b), math.prod(b.shape[1:]))[:, : b.shape[-1]]  # those of the mean
+        return ScaledRows(residuals, scale[:, None] * columns, jnp.log(sigmas))
 
     def scales(self, values: Mapping[str, Any]) -> crossed_normal.Scales:
         """The sizes of effects and errors, in units of size one."""
@@ -366,16 +486,24 @@ class Form:
         if not self.effects:
             return rows["z0"]
         z = rows["z0"]
-        if self.predictors > 1:
-            z = integrals.repeat_blocks(z, self.predictors)
+        if self.predictors > 1 or self.parameters:
+            z = self._repeated_columns(z, 0)
         return z @ self.factor(values, 0)
+
+    def _repeated_columns(self, z: Float[Array, "n d"], i: int) -> Float[Array, "n C d"]:
+        """Columns of factor i for each predictor."""
+        if self.parameters:
+            return z[:, None] * self._slot_codes(self.effects[i].slots, z).swapaxes(1, 2)
+        return integrals.repeat_blocks(z, self.predictors)
 
     def all_columns(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> crossed.Columns:
         """Columns of the effects of several factors."""
-        factors = {i: self.factor(values, i) for i in range(len(self.effects))}
-        return crossed.all_columns(
-            factors, rows, tuple(term.groups for term in self.effects), self.predictors
-        )
+        columns = [
+            self._repeated_columns(rows[f"z{i}"], i) @ self.factor(values, i)
+            for i in range(len(self.effects))
+        ]
+        counts = tuple(term.groups for term in self.effects)
+        return crossed.all_columns(columns, rows, counts, bool(self.parameters))
 
     def draw_effects(
         self, values: Mapping[str, Any], rows: Mapping[str, Any], key: Any
@@ -397,9 +525,9 @@ class Form:
             parts = zip(jnp.split(flat, ends), shapes, strict=True)
             v = [first, *(x.reshape(shape) for x, shape in parts)]
         effects = []
-        for i, (term, x) in enumerate(zip(self.effects, v, strict=True)):
-            size = self.units.size / jnp.asarray(term.sizes, x.dtype)[None]
-            effects.append(size * (x @ self.factor(values, i).T))
+        for i, x in enumerate(v):
+            units = jnp.asarray(self.effect_units(i), x.dtype)[None]
+            effects.append(units * (x @ self.factor(values, i).T))
         return effects
 
     def _draw_jointly(
@@ -418,9 +546,12 @@ class Form:
         a, b, aux = self.eta(values, rows), self.columns(values, rows), self.aux(values)
         key_draw, key_pick = jax.random.split(key)
         if "count" in rows:
-            mean, factor = integrals.law_of_normal(rows["y"] - a, b, aux["sigma"])
-            noise = jax.random.normal(key_draw, mean.shape, mean.dtype)
-            return mean + integrals.backward(factor, noise)
+            law_of_effects = integrals.law_of_normal(rows["y"] - a, b, aux["sigma"])
+            return _draw_normal(*law_of_effects, key_draw)
+        if self.is_normal_given_sigmas:
+            scaled = self._divide_by_sigmas(aux, rows, a, b)
+            unit = jnp.ones((), a.dtype)
+            return _draw_normal(*integrals.law_of_normal(scaled.r, scaled.b, unit), key_draw)
         mean, factor = integrals.find_mode(self.row_log_liks, (aux, rows), a, b)
         noise = jax.random.normal(key_draw, (CANDIDATES, *mean.shape), mean.dtype)
         candidates = mean[None] + jax.vmap(lambda t: integrals.backward(factor, t))(noise)
@@ -428,6 +559,26 @@ class Form:
             candidates
         )
         return candidates[jax.random.categorical(key_pick, log_joint + 0.5 * jnp.sum(noise**2, -1))]
+
+
+def _draw_normal(
+    mean: Float[Array, " d"], factor: Float[Array, "d d"], key: Any
+) -> Float[Array, " d"]:
+    """A normal draw with the factor of its precision."""
+    noise = jax.random.normal(key, mean.shape, mean.dtype)
+    return mean + integrals.backward(factor, noise)
+
+
+LARGEST_LOG, LARGEST_LOGIT = 40.0, 15.0
+"""Largest predictors of parameters, by absolute value: float32 holds the square of e^40, and tells
+sigmoid(15) from one."""
+
+
+def inverse_link(name: str, eta: Any, xp: Any = jnp) -> Any:
+    """A parameter of a law with this predictor; `xp` is `jax.numpy` or `numpy`."""
+    if SUPPORTS.get(name) == "unit interval":
+        return 1 / (1 + xp.exp(-xp.clip(eta, -LARGEST_LOGIT, LARGEST_LOGIT)))
+    return xp.exp(xp.clip(eta, -LARGEST_LOG, LARGEST_LOG))
 
 
 CANDIDATES = 16
@@ -481,22 +632,26 @@ def make_form(
             tuple(_root_mean_squares(z, weights)) * len(levels),
             len(factor.levels),
             tuple(level for level in levels for _ in factor.labels),
+            factor.slots * len(levels),
         )
         for factor, z in zip(design.factors, design.rows.z, strict=True)
     )
+    parameters = tuple(terms.name for terms in design.further)
     size = math.log(units.size)
-    constant = p * size + float(np.linalg.slogdet(np.array(units.turn).reshape(p, p))[1])
-    constant += sum(size - math.log(x) for term in effects for x in term.sizes) + size * (
-        "sigma" in law.aux
-    )
+    constant = float(np.log(units.sizes).sum())
+    constant += float(np.linalg.slogdet(np.array(units.turn).reshape(p, p))[1])
+    for term in effects:
+        for root_mean_square, slot in zip(term.sizes, term.slots, strict=True):
+            constant += size * (slot == 0) - math.log(root_mean_square)
+    constant += size * ("sigma" in law.aux and "sigma" not in parameters)
     constant -= size * float(weights.sum())
     centre = tuple(mean_and_spread(x, weights)[0].tolist())
     cutpoints = len(design.levels) - 1 if law.is_ordered else 0
     step_means = mean_and_spread(design.rows.steps, weights)[0].tolist()
     monotone = []
-    for steps in design.common.steps:
-        monotone.append(Monotone(steps.label, steps.size, tuple(step_means[: steps.size])))
-        step_means = step_means[steps.size :]
+    for label, size, slot in design.steps:
+        monotone.append(Monotone(label, size, tuple(step_means[:size]), slot))
+        step_means = step_means[size:]
     return Form(
         law=law.name,
         labels=labels,
@@ -509,6 +664,8 @@ def make_form(
         cutpoints=cutpoints,
         predictors=len(levels),
         monotone=tuple(monotone),
+        parameters=parameters,
+        slots=tuple(np.repeat(np.array(design.slots, int), len(levels)).tolist()),
     )
 
 
@@ -522,17 +679,36 @@ def _units(design: Design, law: Law, priors: Mapping[str, Prior], weights: np.nd
     x = design.rows.x - law.is_ordered * mean_and_spread(design.rows.x, weights)[0]
     copies = len(design.against) or 1
     spread = float(mean_and_spread(design.y, weights)[1]) or 1.0
-    targets = _targets(design, law, design.rows.offset, weights)
+    slots = np.array(design.slots, int)
+    offsets = design.rows.offset.reshape(len(x), -1)
+    targets = _targets(design, law, design.main_offset, weights)
     spreads = np.array([priors[label][-1] for label in design.coefficients[::copies]])
-    little = math.sqrt(1e-6 * weights.sum()) * (spread if law.is_location_scale else 1.0) / spreads
-    location, root = _least_squares(x, targets, weights, little)
-    residuals = targets - x @ location
+    root_weight = math.sqrt(weights.sum())
+    unit = spread if law.is_location_scale else 1.0
+    little = 1e-3 * root_weight * unit / spreads
+    main = design.is_main
+    location, root = _least_squares(x[:, main], targets, weights, little[main])
+    residuals = targets - x[:, main] @ location
     size = float(mean_and_spread(residuals, weights)[1]) if law.is_location_scale else 1.0
-    shift = root @ location / math.sqrt(weights.sum()) * (not law.is_location_scale)
-    turn = math.sqrt(weights.sum()) * np.linalg.inv(root)
+    size = size or spread
+    shift = root @ location / root_weight * (not law.is_location_scale)
+    turn = root_weight * np.linalg.inv(root)
     turn = np.asarray(np.kron(turn, np.eye(copies)), float)  # a copy of each column per predictor
-    flat = lambda part: tuple(part.ravel().tolist())
-    return Units(flat(location), flat(shift), tuple(map(tuple, turn.tolist())), size or spread)
+    locations, shifts, turns = [location.ravel()], [shift.ravel()], [turn]
+    for slot, terms in enumerate(design.further, 1):
+        columns = slots == slot
+        level = LINKED[terms.name][0] + math.log(size) * (terms.name == "sigma")
+        little = 1e-3 * root_weight / spreads[columns]
+        location, root = _least_squares(x[:, columns], level - offsets[:, slot], weights, little)
+        locations.append(location)
+        shifts.append(root @ location / root_weight)
+        turns.append(root_weight * np.linalg.inv(root))
+    flat = lambda parts: tuple(np.concatenate(parts).tolist())
+    sizes = np.where(np.repeat(main, copies), size, 1.0)
+    turn = np.asarray(block_diag(*turns), float)
+    return Units(
+        flat(locations), flat(shifts), tuple(map(tuple, turn.tolist())), size, tuple(sizes.tolist())
+    )
 
 
 def _targets(design: Design, law: Law, offset: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -8,14 +8,14 @@ them independent, `g/h` stands for `g` and `g:h`."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from vijax.checks import require
-from vijax.data.formulas.design_columns import DesignColumns, Functions, learn
+from vijax.data.formulas.design_columns import DesignColumns, Functions, Matrix, learn
 from vijax.data.formulas.functions import (
     COLUMN_MAKERS,
     RESPONSES,
@@ -26,6 +26,7 @@ from vijax.data.formulas.functions import (
 )
 from vijax.data.formulas.parser import parse
 from vijax.data.formulas.syntax import Column, Formula, Node
+from vijax.data.formulas.tokens import refuse
 from vijax.data.schema.schema import ColumnSchema, Schema
 from vijax.data.schema.typed_columns import TypedTable, typed_table
 from vijax.models.formulas.groups import Factor, NewLevels, read_factors
@@ -37,12 +38,27 @@ WhereNew = Literal["draw", "error"]
 or they are an error."""
 
 
+class ParameterTerms(NamedTuple):
+    """The formula of a parameter of the law, as in `sigma ~ x + (1 | g)`.
+
+    Attributes:
+      name: the parameter.
+      parsed: the formula.
+      common: the columns of its terms outside bars, as learnt from training.
+    """
+
+    name: str
+    parsed: Formula
+    common: DesignColumns
+
+
 class Rows(NamedTuple):
     """Rows of a table, as a regression reads them.
 
     Attributes:
       x: columns of common effects, (N, p).
-      offset: known part of the predictor, (N,).
+      offset: known part of the predictor, (N,); of each predictor, (N, C), where parameters of the
+        law have formulas.
       steps: indicators of the steps of monotone terms, (N, steps of all).
       z: columns of the effects of each factor, (N, d).
       groups: the group of each row by factor, (N,); -1 for a group that training does not have.
@@ -51,7 +67,7 @@ class Rows(NamedTuple):
     """
 
     x: Float[np.ndarray, "N p"]
-    offset: Float[np.ndarray, " N"]
+    offset: Float[np.ndarray, " N *C"]
     steps: Float[np.ndarray, "N D"]
     z: tuple[Float[np.ndarray, "N d"], ...]
     groups: tuple[Int[np.ndarray, " N"], ...]
@@ -87,6 +103,9 @@ class Design:
         there is one predictor.
       common: the columns of the terms outside bars, as learnt from training.
       schema: the columns with the role and the kind of each.
+      further: formulas of parameters of the law, with their columns; they are predictors 1, 2, ...
+        of a row.
+      slots: the number of the predictor that each column of x enters.
     """
 
     parsed: Formula
@@ -100,6 +119,8 @@ class Design:
     against: tuple[str, ...]
     common: DesignColumns
     schema: Schema
+    further: tuple[ParameterTerms, ...]
+    slots: tuple[int, ...]
 
     @property
     def formula(self) -> str:
@@ -120,6 +141,41 @@ class Design:
         if self.observed is None:
             return ()
         return self.observed.categories
+
+    @property
+    def is_main(self) -> Bool[np.ndarray, " p"]:
+        """True for the columns of x that enter the predictor of the response."""
+        return np.array(self.slots, int) == 0
+
+    @property
+    def main_offset(self) -> Float[np.ndarray, " N"]:
+        """The known part of the predictor of the response in the rows of training."""
+        return self.rows.offset.reshape(len(self.y), -1)[:, 0]
+
+    @property
+    def all_formulas(self) -> str:
+        """All formulas as they were given."""
+        return ", ".join([self.formula, *(terms.parsed.text for terms in self.further)])
+
+    @property
+    def learnt(self) -> tuple[DesignColumns, ...]:
+        """The columns of the terms outside bars, for each predictor."""
+        return (self.common, *(terms.common for terms in self.further))
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """What begins the names of coefficients of each predictor: "", "sigma_"."""
+        return ("", *(f"{terms.name}_" for terms in self.further))
+
+    @property
+    def steps(self) -> tuple[tuple[str, int, int], ...]:
+        """The coefficient, the number of steps and the predictor of each monotone term."""
+        predictors = enumerate(zip(self.prefixes, self.learnt, strict=True))
+        return tuple(
+            (prefix + steps.label, steps.size, slot)
+            for slot, (prefix, learnt) in predictors
+            for steps in learnt.steps
+        )
 
     @property
     def coefficients(self) -> tuple[str, ...]:
@@ -153,14 +209,15 @@ class Design:
         rows = typed_table(table, self.schema.labels, self.schema.numbers)
         rows.check_truths(self.schema)
         bars = [bar for factor in self.factors for bar in factor.bars]
-        columns = list(self.common.columns)
+        columns = [name for learnt in self.learnt for name in learnt.columns]
         for bar in bars:
             columns += bar.columns
         for factor in self.factors:
             columns += factor.columns
         require_whole(rows, columns)
-        all_columns, offset, steps = self.common.matrix(rows)
-        x = all_columns[:, [label in self.labels for label in self.common.labels]]
+        x, offset, steps = _side_by_side([learnt.matrix(rows) for learnt in self.learnt])
+        if not self.further:
+            x = x[:, [label in self.labels for label in self.common.labels]]
         groups = tuple(factor.row_groups(rows) for factor in self.factors)
         by_factor = zip(self.factors, groups, strict=True)
         new = [factor.new_levels(rows, row_groups) for factor, row_groups in by_factor]
@@ -171,7 +228,7 @@ class Design:
             "groups that training has",
             *_refusal(strangers),
         )
-        notes = tuple(note for learnt in (self.common, *bars) for note in learnt.beyond(rows))
+        notes = tuple(note for learnt in (*self.learnt, *bars) for note in learnt.beyond(rows))
         z = tuple(factor.effects(rows) for factor in self.factors)
         return Rows(x, offset, steps, z, groups, strangers, notes)
 
@@ -204,6 +261,7 @@ def read(
     functions: Functions | None = None,
     argument: str = "formula",
     order: Sequence[Any] | None = None,
+    further: Sequence[str] = (),
 ) -> Design:
     """Reads a formula and a table.
 
@@ -217,6 +275,7 @@ def read(
       argument: what the formula is called in messages.
       order: the categories of the response as they rise, for ordered ones; None takes numbers as
         they rise, or the order of an ordered column.
+      further: formulas of parameters of the law, "sigma ~ terms".
 
     Raises:
       ValueError: a formula that cannot be read, a column that the table lacks, missing values.
@@ -226,11 +285,13 @@ def read(
     if law is None:
         law = LAWS["gaussian"]
     parsed = parse(formula, argument, functions)
-    grouping = tuple(dict.fromkeys(_grouping_columns(parsed)))
-    roles = column_roles(parsed, bool(law.categories))
+    parameters = parse_parameters(further, law, functions)
+    merged = merge(parsed, parameters.values())
+    grouping = tuple(dict.fromkeys(_grouping_columns(merged)))
+    roles = column_roles(merged, bool(law.categories))
     rows = typed_table(table, *roles)
     require(len(rows) > 0, "table", "a row or more", "none")
-    terms = term_columns(dataclasses.replace(parsed, response=None))
+    terms = term_columns(dataclasses.replace(merged, response=None))
     observed = None
     response: tuple[str, ...] = ()
     if parsed.response is not None:
@@ -241,13 +302,21 @@ def read(
     can_drop = argument == "formula"  # `glmm` has the argument, covariates of topics do not
     require_whole(rows, (*response, *terms, *grouping), can_drop)
     common = learn(parsed, parsed.addends, rows, functions)
-    x, offset, steps = common.matrix(rows)
+    parameter_terms = tuple(
+        ParameterTerms(name, part, learn(part, part.addends, rows, functions))
+        for name, part in parameters.items()
+    )
+    learnt = [common, *(part.common for part in parameter_terms)]
+    x, offset, steps = _side_by_side([columns.matrix(rows) for columns in learnt])
     labels, categorical = common.labels, common.categorical
+    for part in parameter_terms:
+        labels += tuple(f"{part.name}_{label}" for label in part.common.labels)
+        categorical += part.common.categorical
     if law.is_ordered:
         slopes = [label != "Intercept" for label in labels]
         x, categorical = x[:, slopes], tuple(np.array(categorical, bool)[slopes].tolist())
         labels = tuple(label for label in labels if label != "Intercept")
-    factors, z, groups = read_factors(parsed, rows, functions)
+    factors, z, groups = read_factors({"": parsed, **parameters}, rows, functions)
     order = sorted(
         range(len(factors)), key=lambda i: -len(factors[i].levels) * len(factors[i].labels)
     )
@@ -255,6 +324,7 @@ def read(
     if observed is not None:
         y, trials = observed.values(rows)
         _check_family(observed, law)
+    slots = [slot for slot, columns in enumerate(learnt) for _ in columns.labels]
     return Design(
         parsed=parsed,
         y=y,
@@ -267,7 +337,53 @@ def read(
         against=observed.categories[1:] if law.is_named and observed is not None else (),
         common=common,
         schema=_schema(rows, response, terms, grouping, roles),
+        further=parameter_terms,
+        slots=tuple(
+            slots[len(slots) - len(labels) :]
+        ),  # of ordered categories there is no intercept
     )
+
+
+def _side_by_side(matrices: Sequence[Matrix]) -> Matrix:
+    """The columns of all predictors, (N, p), their offsets, (N,) for one and (N, C) for more, and
+    their steps."""
+    if len(matrices) == 1:
+        return matrices[0]
+    x = np.concatenate([matrix.x for matrix in matrices], 1)
+    offset = np.stack([matrix.offset for matrix in matrices], 1)
+    return Matrix(x, offset, np.concatenate([matrix.steps for matrix in matrices], 1))
+
+
+def parse_parameters(
+    texts: Sequence[str], law: Law, functions: Collection[str] = ()
+) -> dict[str, Formula]:
+    """Formulas of parameters of a law, by the parameter. ValueError for another response than a
+    parameter of this law, and for two formulas of one."""
+    parameters: dict[str, Formula] = {}
+    names = law.modelled_parameters
+    expected = f'formulas of parameters of "{law.name}": {list(names)}'
+    remedy = "Its predictor is that of the formula."
+    if names:
+        remedy = f'Write "{names[0]} ~ x".'
+    for text in texts:
+        parsed = parse(text, "formulas", functions)
+        node = parsed.response
+        if node is None:
+            raise refuse("formulas", text, (0, 1), expected, "none to the left of ~", remedy)
+        name = getattr(node, "name", str(node))
+        if name not in names:
+            raise refuse("formulas", text, node.span, expected, repr(name), remedy)
+        require(name not in parameters, "formulas", "one for each parameter", f"two of {name!r}")
+        parameters[name] = parsed
+    return parameters
+
+
+def merge(parsed: Formula, others: Iterable[Formula]) -> Formula:
+    """A formula with the terms of others too, for the columns that they read."""
+    formulas = [parsed, *others]
+    addends = tuple(addend for formula in formulas for addend in formula.addends)
+    bars = tuple(bar for formula in formulas for bar in formula.bars)
+    return dataclasses.replace(parsed, addends=addends, bars=bars)
 
 
 def check_functions(functions: Mapping[str, Any] | None) -> Functions:
@@ -321,10 +437,17 @@ def column_roles(parsed: Formula, has_categories: bool = False) -> ColumnRoles:
 
 
 def read_table(
-    formula: str, table: Any, functions: Functions | None = None, family: str | None = None
+    formula: str,
+    table: Any,
+    functions: Functions | None = None,
+    family: str | None = None,
+    further: Sequence[str] = (),
 ) -> TypedTable:
-    """A table, read for a formula; levels in a file are exact text."""
-    parsed = parse(formula, functions=check_functions(functions))
+    """A table, read for a formula and `further` ones of parameters; levels in a file are exact
+    text."""
+    functions = check_functions(functions)
+    parsed = parse(formula, functions=functions)
+    parsed = merge(parsed, [parse(text, "formulas", functions) for text in further])
     has_categories = family is not None and bool(LAWS[family].categories)
     return typed_table(table, *column_roles(parsed, has_categories))
 

@@ -16,7 +16,7 @@ from vijax.contract.queries import answers
 from vijax.data.formulas.design_columns import Functions
 from vijax.data.schema.typed_columns import TypedTable
 from vijax.models.energies.density import density
-from vijax.models.formulas import formula as formulas
+from vijax.models.formulas import formula as reader
 from vijax.models.formulas.form import Form, FormFunction, make_form
 from vijax.models.formulas.glmm_model import Glmm
 from vijax.models.formulas.laws import LAWS, Law
@@ -82,6 +82,7 @@ def glmm(
     functions: Mapping[str, Callable[..., Any]] | None = None,
     missing: Literal["refuse", "drop"] = "refuse",
     order: Sequence[Any] | None = None,
+    formulas: str | Sequence[str] = (),
 ) -> Glmm:
     """A generalised linear model with effects of groups, by a formula.
 
@@ -123,6 +124,9 @@ def glmm(
         out, with a warning that counts them by column, and `model.left_out` has the counts.
       order: the categories of "cumulative" as they rise: ["low", "mid", "high"]. None takes
         numbers, or an ordered column of pandas; text without an order is refused.
+      formulas: formulas of parameters of the law, as "sigma ~ x + (1 | g)": of the logarithm of
+        sigma, nu, alpha, kappa or lam, of the log odds of psi. Coefficients and spreads are called
+        "sigma_x", "sigma_1|g_sigma"; effects of one group in two formulas are independent.
 
     Returns:
       A `Model`: a log density of its coefficients and of the spreads of its groups. The effects of
@@ -146,17 +150,26 @@ def glmm(
         family is None or family in LAWS, "family", f"None or one of {list(LAWS)}", repr(family)
     )
     check_alignment(weights, table)
+    if isinstance(formulas, str):
+        formulas = (formulas,)
+    for text in formulas:
+        require(isinstance(text, str), "formulas", "texts", type(text).__name__)
     if isinstance(table, str):  # `by_value` must compare rows, not paths: the file may change
-        table = formulas.read_table(formula, table, functions, family)
+        table = reader.read_table(formula, table, functions, family, formulas)
     left_out = None
     if missing == "drop":
-        typed = formulas.read_table(formula, table, functions, family)
-        table, _, weights, left_out = find_complete_rows(formula, typed, weights, functions)
+        typed = reader.read_table(formula, table, functions, family, formulas)
+        table, _, weights, left_out = find_complete_rows(
+            (formula, *formulas), typed, weights, functions
+        )
         if left_out is not None:
             warnings.warn(f"table: {left_out}", UserWarning, stacklevel=3)
     if order is not None:
         order = tuple(order)
-    model = _glmm(formula, table, family, priors, weights, nodes, base, functions, left_out, order)
+    formulas = tuple(formulas)
+    model = _glmm(
+        formula, table, family, priors, weights, nodes, base, functions, left_out, order, formulas
+    )
     for note in model.notes:
         warnings.warn(f"formula: {note}", OnlyPriorWarning, stacklevel=3)
     return model
@@ -174,14 +187,15 @@ def _glmm(
     functions: Functions | None,
     left_out: LeftOut | None,
     order: tuple[Any, ...] | None,
+    formulas: tuple[str, ...],
 ) -> Glmm:
     """`glmm` of a table in memory; equal arguments give the object made before."""
-    typed = formulas.read_table(formula, table, functions, family)
-    law = LAWS[family or formulas.usual_family(formula, typed, functions)]
+    typed = reader.read_table(formula, table, functions, family, formulas)
+    law = LAWS[family or reader.usual_family(formula, typed, functions)]
     require(base is None or law.is_named, "base", 'None, but for family "categorical"', repr(base))
     expected = 'None, but for family "cumulative"'
     require(order is None or law.is_ordered, "order", expected, order)
-    design = formulas.read(formula, typed, law, base, functions, order=order)
+    design = reader.read(formula, typed, law, base, functions, order=order, further=formulas)
     require(design.observed is not None, "formula", "response ~ terms", repr(formula))
     check_names(design)
     check_monotone(design, law)
@@ -189,7 +203,7 @@ def _glmm(
     check_responses(design.y, design.trials, law, design.response, typed.row_names)
     weights = read_weights(weights, typed)
     check_size(design, law)
-    nodes = _choose_nodes(design, weights, nodes)
+    nodes = _choose_nodes(design, law, weights, nodes)
     all_priors = merge_priors(weak_priors(design, law, weights), priors)
     form = make_form(design, law, all_priors, weights, nodes)
     if law.is_location_scale:
@@ -200,7 +214,7 @@ def _glmm(
 
 
 def _make_model(
-    design: formulas.Design,
+    design: reader.Design,
     law: Law,
     form: Form,
     priors: Mapping[str, Prior],
@@ -216,7 +230,7 @@ def _make_model(
         derived=FormFunction(form, "named"),
     )
     rows = rows_in_units(design, law, form, weights)
-    data = to_data(rows, law, [len(factor.levels) for factor in design.factors])
+    data = to_data(rows, form, [len(factor.levels) for factor in design.factors])
     fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(Model)}
     fields["form"] = dataclasses.replace(
         plain.form, given=data, in_units_of_given=True, nearby=NearMode(form)
@@ -241,18 +255,23 @@ def _make_model(
     return dataclasses.replace(bare, queries={**bare.queries, **queries})
 
 
-def _choose_nodes(design: formulas.Design, weights: np.ndarray, nodes: int | None) -> int:
-    """Nodes a dimension: the argument, else by the sizes of groups; one for several factors."""
+def _choose_nodes(design: reader.Design, law: Law, weights: np.ndarray, nodes: int | None) -> int:
+    """Nodes a dimension: the argument, else by the sizes of groups. One for several factors, and
+    where the integrand is normal."""
     is_crossed = len(design.factors) > 1
+    slots = [slot for factor in design.factors for slot in factor.slots]
+    is_exact = law.name == "gaussian" and not any(slots)
     if nodes is None:
-        nodes = 1 if is_crossed else _usual_nodes(design, weights)
+        nodes = 1
+        if not is_crossed and not is_exact:
+            nodes = _usual_nodes(design, weights)
     require_integers(nodes=nodes)
     expected = "none where there are several grouping factors"
     require(nodes == 1 or not is_crossed, "nodes", expected, nodes)
     return nodes
 
 
-def _usual_nodes(design: formulas.Design, weights: np.ndarray) -> int:
+def _usual_nodes(design: reader.Design, weights: np.ndarray) -> int:
     """Nodes a dimension for one factor. Integrands of large groups are nearly normal: they need
     fewer."""
     if not design.factors:

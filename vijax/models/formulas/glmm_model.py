@@ -211,7 +211,7 @@ class Glmm(Answers, Model):
             [np.asarray(values[COEFFICIENTS + label], float) for label in form.labels], 1
         )
         turn = np.array(form.units.turn).reshape(2 * [len(form.labels)])
-        beta = np.array(form.units.location) + form.units.size * in_units @ turn.T
+        beta = np.array(form.units.location) + np.array(form.units.sizes) * (in_units @ turn.T)
         return dict(zip(form.labels, beta.T, strict=True))
 
     def predictors(
@@ -223,7 +223,7 @@ class Glmm(Answers, Model):
         new_levels: WhereNew = "draw",
     ) -> Float[np.ndarray, "S N *C"]:
         """Predictors eta of rows at draws, (S, N); for categories with a base the log odds of each
-        other category, (S, N, C).
+        other category, (S, N, C). Parameters with formulas have `parameters`.
 
         Args:
           draws: draws from `draws`.
@@ -231,14 +231,39 @@ class Glmm(Answers, Model):
           key: random key of the effects of groups that training does not have.
           new_levels: "draw" draws these effects from the law of groups, "error" refuses the groups.
         """
-        rows = self.design.rows if table is None else self.design.read_rows(table, new_levels)
-        return self.row_predictors(draws, rows, key)
+        eta = self.row_predictors(draws, self._rows(table, new_levels), key)
+        return self.density_form.split_predictors(eta, np)[0]
+
+    def parameters(
+        self,
+        draws: Draws,
+        table: Any = None,
+        key: PRNGKeyArray | None = None,
+        *,
+        new_levels: WhereNew = "draw",
+    ) -> dict[str, Float[np.ndarray, "S N"]]:
+        """The parameters of the law of rows at draws, (S, N) each, as `sigma`; the arguments are
+        those of `predictors`."""
+        eta = self.row_predictors(draws, self._rows(table, new_levels), key)
+        parameters = {
+            name: np.broadcast_to(x[:, None], eta.shape[:2])
+            for name, x in self.density_form.law_parameters(draws.named).items()
+            if name != "threshold"
+        }
+        return parameters | self.density_form.split_predictors(eta, np)[1]
+
+    def _rows(self, table: Any, new_levels: WhereNew = "draw") -> Rows:
+        """The rows of a table; None takes those of training."""
+        if table is None:
+            return self.design.rows
+        return self.design.read_rows(table, new_levels)
 
     def row_predictors(
         self, draws: Draws, rows: Rows, key: PRNGKeyArray | None
     ) -> Float[np.ndarray, "S N *C"]:
-        """Predictors of rows that were read, at draws."""
-        copies = self.density_form.predictors
+        """Predictors of rows that were read, at draws; where parameters of the law have formulas
+        all of them, (S, N, C)."""
+        form = self.density_form
         eta = self.common_predictors(draws, rows)
         strangers = {new.factor: new for new in rows.new_levels}
         by_factor = zip(self.design.factors, rows.z, rows.groups, strict=True)
@@ -251,22 +276,24 @@ class Glmm(Answers, Model):
                 require(key is not None, "key", expected, "none")
                 new = self._new_effects(draws, i, strangers[factor.name], key)
                 row_effects = np.where(is_new[:, None], new, row_effects)
-            shape = (*row_effects.shape[:2], copies, row_effects.shape[2] // copies)
-            eta = plus_products(eta, z, row_effects.reshape(shape).swapaxes(2, 3))
-        return eta if self.design.against else eta[..., 0]
+            eta = plus_products(eta, z, form.effects_per_predictor(row_effects, i))
+        if form.parameters or self.design.against:
+            return eta
+        return eta[..., 0]
 
     def common_predictors(self, draws: Draws, rows: Rows) -> Float[np.ndarray, "S N C"]:
         """Predictors of rows at draws without the effects of groups; C is 1 where there is one."""
-        labels = self.density_form.labels
-        copies = self.density_form.predictors
-        eta = np.tile(rows.offset[:, None], (len(_first_value(draws.named)), 1, copies))
-        if not labels:
+        form = self.density_form
+        offset = rows.offset
+        if not form.parameters:
+            offset = np.broadcast_to(offset[:, None], (len(offset), form.predictors))
+        eta = np.tile(offset, (len(_first_value(draws.named)), 1, 1))
+        if not form.labels:
             return eta
-        beta = np.stack([draws.named[label] for label in labels], 1)
-        beta = beta.reshape(len(eta), len(labels) // copies, copies)
-        eta = plus_products(eta, rows.x, beta[:, None])
-        steps = self._excess_steps(draws)
-        return plus_products(eta, rows.steps, steps[:, None, :, None])
+        beta = np.stack([draws.named[label] for label in form.labels], 1)
+        eta = plus_products(eta, rows.x, form.per_predictor(beta)[:, None])
+        steps = form.per_predictor(self._excess_steps(draws), form.step_slots)
+        return plus_products(eta, rows.steps, steps[:, None])
 
     def _excess_steps(self, draws: Draws) -> Float[np.ndarray, "S D"]:
         """Coefficients of the indicators of the steps of monotone terms at draws."""
@@ -281,7 +308,8 @@ class Glmm(Answers, Model):
     ) -> Float[np.ndarray, "S N *K"]:
         """Means of the response of rows at draws, given their predictors: per trial for successes
         among trials; the probability of each category."""
-        return self.law.mean(self.density_form.law_parameters(draws.named), eta)
+        main, by_row = self.density_form.split_predictors(eta, np)
+        return self.law.mean({**self.density_form.law_parameters(draws.named), **by_row}, main)
 
     def _new_effects(
         self, draws: Draws, i: int, new: NewLevels, key: Any
@@ -290,14 +318,14 @@ class Glmm(Answers, Model):
         group share its effects. The name of a group gives its key, so that its draws do not depend
         on the other rows."""
         term = self.density_form.effects[i]
-        size = self.density_form.units.size
         factor_at = lambda values: self.density_form.factor(values, i)
         factors = np.asarray(jax.vmap(factor_at)(draws.values))
         key = jax.random.fold_in(key, i)
         group_keys = [jax.random.fold_in(key, zlib.crc32(name.encode())) for name in new.levels]
         shape = (len(factors), len(term.labels))
         noise = np.stack([jax.random.normal(group_key, shape) for group_key in group_keys], 1)
-        effects = np.einsum("sij,snj->sni", factors, noise) * size / np.array(term.sizes)
+        units = self.density_form.effect_units(i)
+        effects = np.einsum("sij,snj->sni", factors, noise) * units
         return effects[:, new.codes]
 
     @use_precision_of_fit
@@ -330,7 +358,7 @@ class Glmm(Answers, Model):
         require(is_number, "key", "a random key that is known", "one that JAX traces", remedy)
         require(0 < level < 1, "level", "a probability between 0 and 1", level)
         key_draws, key_new, key_data = keys.split_many(key, 3)
-        rows = self.design.rows if table is None else self.design.read_rows(table, new_levels)
+        rows = self._rows(table, new_levels)
         draws = self.draws(fit, key_draws, num_draws)
         trials = self.design.trials if table is None else np.ones(len(rows.offset))
         parts = []
@@ -432,9 +460,11 @@ class Glmm(Answers, Model):
         key_draws, key_new = keys.split(key)
         draws = self.draws(fit, key_draws, num_draws)
         aux = self.density_form.law_parameters(draws.named)
-        eta = self.predictors(draws, table, key_new)
+        rows = self._rows(table)
+        eta = self.row_predictors(draws, rows, key_new)
         if self.law.is_location_scale:  # the residual keeps its digits where y is large
-            y, eta = y - eta, np.zeros_like(eta)
+            y = y - self.density_form.split_predictors(eta, np)[0]
+            eta = self._drop_location(eta)
         else:
             y = np.broadcast_to(y, (len(eta), len(y)))
         eta = eta.astype(jnp.result_type(float))
@@ -450,8 +480,16 @@ class Glmm(Answers, Model):
             return np.asarray(draw(aux, eta.astype(dtype), key, trials))
         # Errors are drawn about zero, and added in float64: float32 keeps too few digits of them
         # where eta is large.
-        errors = draw(aux, (eta - eta).astype(dtype), key, trials)
-        return np.asarray(errors, float) + eta
+        errors = draw(aux, self._drop_location(eta).astype(dtype), key, trials)
+        return np.asarray(errors, float) + self.density_form.split_predictors(eta, np)[0]
+
+    def _drop_location(self, eta: np.ndarray) -> np.ndarray:
+        """The predictors of rows with zero in place of that of the response."""
+        if not self.density_form.parameters:
+            return np.zeros_like(eta)
+        eta = eta.copy()
+        eta[..., 0] = 0.0
+        return eta
 
     def _program(self, make: Callable[[Form], Callable[..., Any]]) -> Callable[..., Any]:
         """A program over all draws, compiled once for equal regressions."""

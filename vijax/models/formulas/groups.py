@@ -4,7 +4,7 @@ never text."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -64,12 +64,13 @@ class Factor:
       name: the columns whose values name a group, "g" or "g:h".
       levels: names of the groups as readers see them; levels of several columns are joined by a
         colon.
-      labels: names of the effects; "1" is the intercept.
+      labels: names of the effects; "1" is the intercept, "sigma_1" that of the formula of sigma.
       blocks: sizes of the blocks of correlated effects.
       bars: the columns of the terms before each bar, as learnt from training.
       columns: names of the columns.
       levels_by_column: the levels of each column.
       combinations: for each group the code of its level in each column, (groups, columns).
+      slots: the number of the predictor that each effect enters.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Factor:
     columns: tuple[str, ...]
     levels_by_column: tuple[Levels, ...]
     combinations: Int[np.ndarray, "groups columns"]
+    slots: tuple[int, ...]
 
     def row_groups(self, table: TypedTable) -> Int[np.ndarray, " N"]:
         """The group of each row; -1 for a group that training does not have."""
@@ -112,37 +114,58 @@ class Factor:
         return np.concatenate([bar.matrix(table).x for bar in self.bars], 1)
 
 
+class _BarOfFormula(NamedTuple):
+    """A bar of a formula, which is of the parameter of this name; "" for the formula of the
+    response."""
+
+    parameter: str
+    slot: int
+    formula: Formula
+    bar: Bar
+
+
 def read_factors(
-    formula: Formula, table: TypedTable, functions: Functions
+    formulas: Mapping[str, Formula], table: TypedTable, functions: Functions
 ) -> tuple[list[Factor], list[np.ndarray], list[np.ndarray]]:
-    """The factors of a formula, the columns of their effects, and the group of each row."""
+    """The factors of formulas, the columns of their effects, and the group of each row. `formulas`
+    has that of the response, "", and those of parameters by name."""
     factors, columns, groups = [], [], []
-    names_by_factor = dict.fromkeys(frozenset(bar.columns) for bar in formula.bars)  # g:h is h:g
+    all_bars = [
+        _BarOfFormula(parameter, slot, formula, bar)
+        for slot, (parameter, formula) in enumerate(formulas.items())
+        for bar in formula.bars
+    ]
+    names_by_factor = dict.fromkeys(frozenset(part.bar.columns) for part in all_bars)  # g:h is h:g
     for names in names_by_factor:
-        bars = [bar for bar in formula.bars if frozenset(bar.columns) == names]
-        factor = _factor(formula, bars, table, functions)
+        bars = [part for part in all_bars if frozenset(part.bar.columns) == names]
+        factor = _factor(bars, table, functions)
         factors.append(factor)
         columns.append(factor.effects(table))
         groups.append(factor.row_groups(table))
     return factors, columns, groups
 
 
-def _factor(
-    formula: Formula, bars: Sequence[Bar], table: TypedTable, functions: Functions
-) -> Factor:
+def _factor(bars: Sequence[_BarOfFormula], table: TypedTable, functions: Functions) -> Factor:
     """The factor that these bars share."""
-    learnt = [learn(formula, (("+", bar.terms),), table, functions) for bar in bars]
+    learnt: list[DesignColumns] = []
     labels: list[str] = []
     blocks: list[int] = []
-    for bar, columns in zip(bars, learnt, strict=True):
-        bar_labels = _effect_labels(formula, bar, columns)
-        labels += bar_labels
+    slots: list[int] = []
+    first = bars[0].bar
+    formula = bars[0].formula
+    for parameter, slot, bar_formula, bar in bars:
+        columns = learn(bar_formula, (("+", bar.terms),), table, functions)
+        bar_labels = _effect_labels(bar_formula, bar, columns)
+        prefix = f"{parameter}_".removeprefix("_")
+        learnt.append(columns)
+        labels += [prefix + label for label in bar_labels]
         blocks += [len(bar_labels)] if bar.correlated else [1] * len(bar_labels)
+        slots += [slot] * len(bar_labels)
     is_repeated = len(set(labels)) < len(labels)
-    name = bars[0].factor
+    name = first.factor
     remedy = "Write (0 + x | g) beside (1 | g)."
     require(not is_repeated, formula.argument, f"each effect of {name} once", labels, remedy)
-    by_column = [table.column(formula.argument, column).labels() for column in bars[0].columns]
+    by_column = [table.column(formula.argument, column).labels() for column in first.columns]
     levels = [column_labels.levels() for column_labels in by_column]
     combinations = _combinations(by_column, levels)
     return Factor(
@@ -151,9 +174,10 @@ def _factor(
         labels=tuple(labels),
         blocks=tuple(blocks),
         bars=tuple(learnt),
-        columns=bars[0].columns,
+        columns=first.columns,
         levels_by_column=tuple(levels),
         combinations=combinations,
+        slots=tuple(slots),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from vijax.data.formulas.design_columns import Category
 from vijax.data.formulas.syntax import Node
 from vijax.models.formulas.formula import Design
-from vijax.models.formulas.laws import Law
+from vijax.models.formulas.laws import SUPPORTS, Law
 
 
 def sentence(design: Design, law: Law) -> str:
@@ -21,6 +21,11 @@ def sentence(design: Design, law: Law) -> str:
     bases = [
         f"{node} = {category.levels.names[0]!r}" for node, category in _treatment_categories(design)
     ]
+    for terms in design.further:
+        quantity = f"the logarithm of {terms.name}"
+        if SUPPORTS.get(terms.name) == "unit interval":
+            quantity = f"the log odds of {terms.name}"
+        sentences.append(f"Modelled too is {quantity}, by {terms.parsed.text}.")
     if bases:
         sentences.append(f"Base levels: {', '.join(bases)}.")
     return " ".join(sentences)

@@ -5,7 +5,9 @@ models in Python", section 3.1: with s the standard deviation of the response (1
 not the identity), a coefficient of column x has N(0, (2.5 s / sd(x))^2), the intercept at the mean
 of all columns N(mean, ...), the standard deviation of a group effect a half-normal law of that
 scale. Cutpoints between ordered categories have N(t, 1) at the mean of all columns, t from -2 to 2
-in equal steps, restricted to increasing cutpoints. Means and standard deviations are weighted: a
+in equal steps, restricted to increasing cutpoints. A parameter of the law with a formula has a
+prior on the scale of its link, at the means of all columns too; coefficients there have N(0, 1 /
+sd(x)^2). Means and standard deviations are weighted: a
 row of weight 2 is the same as two rows."""
 
 from __future__ import annotations
@@ -103,6 +105,18 @@ AUX: dict[str, Prior] = {
 }
 
 
+LINKED: dict[str, tuple[float, float]] = {
+    "sigma": (0.0, 2.5),
+    "nu": (2.7, 0.8),  # of the logarithm of Gamma(2, 0.1)
+    "alpha": (0.0, 2.5),
+    "kappa": (0.0, 2.5),
+    "lam": (0.0, 2.5),
+    "psi": (0.0, 1.5),
+}
+"""Means and sds of the intercepts of parameters with formulas: of their logarithms, of the log odds
+of psi. That of sigma is relative to the unit of the response."""
+
+
 def log_prob(prior: Prior, x: Any) -> Any:
     """The log density of a prior."""
     return KINDS[prior[0]].log_prob(x, *prior[1:])
@@ -110,18 +124,20 @@ def log_prob(prior: Prior, x: Any) -> Any:
 
 def weak_priors(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> dict[str, Prior]:
     """The priors by the rule, by name."""
-    x, labels = design.rows.x, design.labels
     centre, unit = _about(design.y, weights) if law.is_location_scale else (0.0, 1.0)
-    columns = {label: _about(column, weights) for label, column in zip(labels, x.T, strict=True)}
-    slopes = {label: 2.5 * unit / sd for label, (_, sd) in columns.items() if label != "Intercept"}
-    means = {label: mean for label, (mean, _) in columns.items()}
+    columns = {
+        label: _about(column, weights)
+        for label, column in zip(design.labels, design.rows.x.T, strict=True)
+    }
+    main = [label for label, slot in zip(design.labels, design.slots, strict=True) if slot == 0]
+    slopes = {label: 2.5 * unit / columns[label][1] for label in main if label != "Intercept"}
     intercept = math.sqrt(
-        (2.5 * unit) ** 2 + sum((sd * means[label]) ** 2 for label, sd in slopes.items())
+        (2.5 * unit) ** 2 + sum((sd * columns[label][0]) ** 2 for label, sd in slopes.items())
     )
     priors: dict[str, Prior] = {}
     levels = design.against or (None,)
     is_binary = law.takes_trials or law.name == "bernoulli"
-    for i, label in enumerate(labels):
+    for i, label in enumerate(main):
         sd = slopes.get(label, intercept)
         if is_binary:  # on a scale of probabilities the data say nothing of the unit
             slope = 1.0 if design.categorical[i] else 1 / columns[label][1]
@@ -132,12 +148,18 @@ def weak_priors(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> d
                 centre if label == "Intercept" else 0.0,
                 sd,
             )
-    for steps in design.common.steps:
-        priors[f"simo_{steps.label}"] = ("dirichlet", 1.0)
+    for label, *_ in design.steps:
+        priors[f"simo_{label}"] = ("dirichlet", 1.0)
+    priors |= _linked_priors(design, columns, unit)
     for factor, z in zip(design.factors, design.rows.z, strict=True):
         for level in levels:
             for i, label in enumerate(factor.labels):
-                sd = intercept if label == "1" else 2.5 * unit / _about(z[:, i], weights)[1]
+                size = _about(z[:, i], weights)[1]
+                sd = 2.5 * unit / size
+                if label == "1":
+                    sd = intercept
+                elif factor.slots[i] > 0:
+                    sd = 1 / size  # 1 for an intercept
                 priors[name_at_level(f"{label}|{factor.name}_sigma", level)] = ("half_normal", sd)
         if max(factor.blocks) > 1:
             priors[f"corr|{factor.name}"] = ("lkj", 1.0)
@@ -147,7 +169,25 @@ def weak_priors(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> d
             priors[f"threshold[{i}]"] = ("normal", float(mean), 1.0)
         return priors
     aux = {"sigma": ("half_student_t", 4.0, unit), **AUX}
-    return priors | {name: aux[name] for name in law.aux}
+    linked = {terms.name for terms in design.further}
+    return priors | {name: aux[name] for name in law.aux if name not in linked}
+
+
+def _linked_priors(
+    design: Design, columns: Mapping[str, tuple[float, float]], unit: float
+) -> dict[str, Prior]:
+    """Priors of the coefficients of parameters with formulas. `columns` has means and sds."""
+    priors: dict[str, Prior] = {}
+    for terms in design.further:
+        mean, sd = LINKED[terms.name]
+        if terms.name == "sigma":
+            mean += math.log(unit)
+        for label in terms.common.labels:
+            name = f"{terms.name}_{label}"
+            priors[name] = ("normal", 0.0, 1 / columns[name][1])
+            if label == "Intercept":
+                priors[name] = ("normal", mean, sd)
+    return priors
 
 
 def _about(x: np.ndarray, weights: np.ndarray) -> tuple[float, float]:

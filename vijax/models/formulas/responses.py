@@ -35,7 +35,8 @@ def responses(
     copies = functools.cache(lambda: row_copies(np.asarray(rows["weight"], float)))
     base = None
     if law.is_location_scale:
-        base = design.rows.offset + design.rows.x @ np.array(form.units.location)
+        location = np.array(form.units.location)[design.is_main]
+        base = design.main_offset + design.rows.x[:, design.is_main] @ location
 
     def layout(like: Any) -> Any:
         _check_same_data(like, data)
@@ -57,10 +58,10 @@ def responses(
             effects = {term.name: u for term, u in zip(form.effects, training_effects, strict=True)}
         eta = form.eta(values, layout["rows"])
         for i, term in enumerate(form.effects):
-            u = effects[term.name] * jnp.asarray(term.sizes, eta.dtype) / form.units.size
-            u = u[layout["rows"][f"group{i}"]].reshape(len(eta), form.predictors, -1)
-            eta = eta + jnp.einsum("nd,ncd->nc", layout["rows"][f"z{i}"], u).reshape(eta.shape)
-        y = law.likelihood(form.aux(values), layout["rows"]["trials"]).sample(key_data, eta)  # type: ignore[misc]
+            u = effects[term.name] / jnp.asarray(form.effect_units(i), eta.dtype)
+            u = form.effects_per_predictor(u[layout["rows"][f"group{i}"]], i)
+            eta = eta + jnp.einsum("nd,ndc->nc", layout["rows"][f"z{i}"], u).reshape(eta.shape)
+        y = form.draw_response(form.aux(values), layout["rows"]["trials"], key_data, eta)
         if base is None:
             return y
         return jnp.asarray(base[copies()], y.dtype) + form.units.size * y
@@ -98,4 +99,4 @@ def _new_group_effects(form: Form, values: Any, i: int, key: Any) -> Float[Array
     term = form.effects[i]
     factor = form.factor(values, i)
     v = jax.random.normal(key, (term.groups, len(term.labels)), factor.dtype)
-    return form.units.size / jnp.asarray(term.sizes, factor.dtype) * (v @ factor.T)
+    return jnp.asarray(form.effect_units(i), factor.dtype) * (v @ factor.T)

@@ -28,8 +28,9 @@ def rows_in_units(
     x = np.where(is_constant, x[:1], x)  # without rounding
     y, offset = design.y, design.rows.offset
     if law.is_location_scale:
-        y = (y - offset - design.rows.x @ location) / form.units.size
-        offset = np.zeros(len(x))
+        main = design.is_main
+        y = (y - design.main_offset - design.rows.x[:, main] @ location[main]) / form.units.size
+        offset = _offsets_in_units(form, offset)
     x = np.concatenate([x, design.rows.steps - law.is_ordered * _step_means(form)], 1)
     rows = {"x": x, "y": y, "weight": weights}
     for i, z in enumerate(design.rows.z):
@@ -44,11 +45,24 @@ def _step_means(form: Form) -> np.ndarray:
     return np.array([mean for term in form.monotone for mean in term.centre])
 
 
-def to_data(rows: dict[str, np.ndarray], law: Law, counts: Sequence[int]) -> dict[str, np.ndarray]:
+def _offsets_in_units(form: Form, offset: np.ndarray) -> np.ndarray:
+    """Offsets in units of size one, where that of the response is subtracted from it."""
+    if not form.parameters:
+        return np.zeros(len(offset))
+    offset = offset.copy()
+    offset[:, 0] = 0.0
+    if "sigma" in form.parameters:
+        offset[:, 1 + form.parameters.index("sigma")] -= np.log(form.units.size)
+    return offset
+
+
+def to_data(
+    rows: dict[str, np.ndarray], form: Form, counts: Sequence[int]
+) -> dict[str, np.ndarray]:
     """The data of the density. For several factors: all rows as one group, or sums over rows for a
     normal law. For one factor: rows by group, padded with rows of weight zero, or the triangular
     factors of the groups' rows for a normal law. `counts` are the numbers of groups."""
-    is_normal = law.name == "gaussian"
+    is_normal = form.is_plain_normal
     if len(counts) > 1:
         group = row_sums(rows, counts) if is_normal else rows
         return {name: values[None] for name, values in group.items()}

@@ -118,18 +118,23 @@ def check_errors(design: Design, weights: np.ndarray) -> None:
 def _residual_share(design: Design, rows: np.ndarray) -> tuple[float, int]:
     """The residual of least squares in some rows as a share of the response, and the rank of all
     columns. Effects of the first factor are eliminated group by group."""
+    num_steps = sum(size for _, size, slot in design.steps if slot == 0)
     columns = [
-        design.rows.x[rows],
-        design.rows.steps[rows],
-        (design.y - design.rows.offset)[rows, None],
+        design.rows.x[:, design.is_main][rows],
+        design.rows.steps[rows, :num_steps],
+        (design.y - design.main_offset)[rows, None],
     ]
-    for z, groups in zip(design.rows.z[1:], design.rows.groups[1:], strict=True):
+    all_z = [
+        z[:, np.array(factor.slots) == 0]
+        for factor, z in zip(design.factors, design.rows.z, strict=True)
+    ]
+    for z, groups in zip(all_z[1:], design.rows.groups[1:], strict=True):
         _, place = np.unique(groups[rows], return_inverse=True)
         by_group = np.eye(place.max() + 1)[place][..., None] * z[rows, None]
         columns.insert(0, by_group.reshape(len(rows), -1))
     table = _unit(np.concatenate(columns, 1))
     rank = 0
-    for z, groups in zip(design.rows.z[:1], design.rows.groups[:1], strict=True):
+    for z, groups in zip(all_z[:1], design.rows.groups[:1], strict=True):
         z = _unit(z[rows])
         order = np.argsort(groups[rows], kind="stable")
         ends = 1 + np.flatnonzero(np.diff(groups[rows][order]))
@@ -166,7 +171,9 @@ def check_size(design: Design, law: Law) -> None:
         for factor in design.factors
     }
     num_others = sum(sizes.values()) - max(sizes.values(), default=0)
-    most_dense = MOST_DENSE_NORMAL if law.name == "gaussian" else MOST_DENSE
+    most_dense = MOST_DENSE
+    if law.name == "gaussian" and not design.further:
+        most_dense = MOST_DENSE_NORMAL
     expected = (
         f"at most {most_dense:,} effects beside those of the largest factor, whose matrix is dense"
     )

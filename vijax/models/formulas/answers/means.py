@@ -88,13 +88,17 @@ class Means:
 
     def effect_factors(self) -> list[list[Float[np.ndarray, "S d d"]]]:
         """Factors of the covariance of the effects in the units of the data, by grouping factor and
-        predictor."""
+        predictor. Where parameters have formulas, rows of effects of other predictors are zero."""
         form = self.model.density_form
         by_factor = []
         for i, term in enumerate(form.effects):
             factor_at = lambda values, i=i: form.factor(values, i)
             factors = np.asarray(jax.vmap(factor_at)(self.draws.values), float)
-            factors = factors * (form.units.size / np.array(term.sizes))[:, None]
+            factors = factors * form.effect_units(i)[:, None]
+            if form.parameters:
+                codes = np.arange(1 + len(form.parameters))[:, None] == np.array(term.slots)
+                by_factor.append([factors * is_own[:, None] for is_own in codes])
+                continue
             d = len(term.labels) // form.predictors
             ends = [slice(c * d, (c + 1) * d) for c in range(form.predictors)]
             by_factor.append([factors[:, places, places] for places in ends])
@@ -133,11 +137,11 @@ class Means:
 
     def _means(self, rows: Rows, eta: np.ndarray) -> np.ndarray:
         if self.scale == "link":
-            return eta
+            return self.model.density_form.split_predictors(eta, np)[0]
         return self.model.response_means(self.draws, rows, eta)
 
     def _one_predictor(self, eta: Float[np.ndarray, "S N C"]) -> Float[np.ndarray, "S N *C"]:
-        if self.model.design.against:
+        if self.model.design.against or self.model.design.further:
             return eta
         return eta[..., 0]
 

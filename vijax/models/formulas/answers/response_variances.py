@@ -9,6 +9,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import expit, gammaln
 
+from vijax.models.formulas.laws.law import add_row_axis
+
 Aux = Mapping[str, Any]
 Moments = tuple[Any, Any]
 """The mean and the variance of a response."""
@@ -129,9 +131,9 @@ def share_moments(law: str, aux: Aux, eta: Any, trials: Float[np.ndarray, " N"])
 def moments(
     law: str, aux: Mapping[str, np.ndarray], eta: Float[np.ndarray, "S N"], trials: np.ndarray
 ) -> Moments | None:
-    """Means and variances of responses at draws of parameters, (S,) each; None for laws that have
-    no moments here."""
-    columns = {name: np.asarray(x, float)[:, None] for name, x in aux.items()}
+    """Means and variances of responses at draws of parameters, (S,) each, or (S, N) where they
+    differ by row; None for laws that have no moments here."""
+    columns = {name: add_row_axis(name, np.asarray(x, float)) for name, x in aux.items()}
     if law in ("binomial", "beta_binomial", "zero_inflated_binomial"):
         return share_moments(law, columns, eta, trials)
     if law not in MOMENTS:

@@ -134,7 +134,7 @@ def find_variable(model: Any, name: str, argument: str) -> Variable:
 
 def _all_terms(model: Any) -> Iterator[DesignColumns]:
     """The terms outside bars, and those before each bar."""
-    yield model.design.common
+    yield from model.design.learnt
     for factor in model.design.factors:
         yield from factor.bars
 

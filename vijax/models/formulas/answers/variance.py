@@ -109,7 +109,7 @@ def _parts(scene: Means, row_moments: RowMoments | None) -> Parts:
     common = np.zeros((scene.num_draws, copies))
     if form.labels:
         beta = np.stack([draws.named[label] for label in form.labels], 1)
-        beta = beta.reshape(len(beta), -1, copies)
+        beta = form.per_predictor(beta)[..., :copies]
         x = rows.x - share @ rows.x
         root = np.linalg.qr(np.sqrt(share)[:, None] * x, mode="r")
         common = np.sum(np.einsum("ij,sjc->sic", root, beta) ** 2, 1)
@@ -118,7 +118,7 @@ def _parts(scene: Means, row_moments: RowMoments | None) -> Parts:
         model.design.factors, rows.z, scene.effect_factors(), strict=True
     ):
         root = np.linalg.qr(np.sqrt(share)[:, None] * z, mode="r")
-        squares = [np.sum((root @ block) ** 2, (1, 2)) for block in factors]
+        squares = [np.sum((root @ block) ** 2, (1, 2)) for block in factors[:copies]]
         groups[factor.name] = np.stack(squares, 1)
     return Parts(common, groups, _residual(model, draws, row_moments, common))
 
@@ -134,7 +134,7 @@ def _residual(
     if law.is_location_scale:
         assert row_moments is not None
         return row_moments.variance[:, None]
-    if law.link != "log" or law.is_cut or row_moments is None:
+    if law.link != "log" or law.is_cut or row_moments is None or model.design.further:
         return None
     aux = model.density_form.law_parameters(draws.named)
     ones = {name: np.asarray(x, float) for name, x in aux.items()}
@@ -160,7 +160,8 @@ def _row_moments(scene: Means) -> RowMoments | None:
     sums = np.zeros((3, scene.num_draws))
     for places in scene.row_parts(rows):
         eta = model.row_predictors(scene.draws, rows.part(places), None)
-        row_moments = moments(model.law.name, aux, eta, trials[places])
+        main, by_row = model.density_form.split_predictors(eta, np)
+        row_moments = moments(model.law.name, {**aux, **by_row}, main, trials[places])
         if row_moments is None:
             return None
         mean, variance = row_moments

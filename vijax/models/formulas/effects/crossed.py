@@ -11,7 +11,7 @@ blocks are eliminated first; the Schur complement S is dense:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -26,7 +26,6 @@ from vijax.models.formulas.effects.integrals import (
     cholesky,
     climb,
     forward,
-    repeat_blocks,
     slopes_of_rows,
     times_weights,
 )
@@ -41,6 +40,7 @@ class Columns(NamedTuple):
       others: columns of the other factors, (N, C, r).
       places: the index of each column's effect among all effects of the other factors, (N, r).
       sizes: number of groups of the first factor, and of effects of the others.
+      may_be_convex: True if the log likelihood of a row may be convex in its predictors.
     """
 
     first: Float[Array, "N C d"]
@@ -48,6 +48,7 @@ class Columns(NamedTuple):
     others: Float[Array, "N C r"]
     places: Int[Array, "N r"]
     sizes: tuple[int, int]
+    may_be_convex: bool = False
 
     def times(self, v: Effects) -> Float[Array, "N C"]:
         """Z v."""
@@ -75,6 +76,17 @@ class Columns(NamedTuple):
         dense = jnp.zeros((num_others, num_others), w.dtype)
         dense = dense.at[self.places[:, :, None], self.places[:, None]].add(pairs)
         return factorise(blocks, across, dense)
+
+    def safe_curvature(self, w: Float[Array, "N C C"]) -> Curvature:
+        """`curvature`, or where that is not positive, away from a mode, a larger one that is."""
+        exact = self.curvature(w)
+        if not self.may_be_convex:
+            return exact
+        # Sums of absolute values by row exceed all eigenvalues (Gershgorin 1931).
+        bounds = jnp.sum(jnp.abs(w), 2)
+        larger = self.curvature(bounds[:, None] * jnp.eye(w.shape[1], dtype=w.dtype)[None])
+        finite = jnp.array([jnp.all(jnp.isfinite(part)) for part in exact])
+        return jax.tree.map(lambda x, y: jnp.where(jnp.all(finite), x, y), exact, larger)
 
 
 class Effects(NamedTuple):
@@ -151,7 +163,7 @@ def noise_like(key: PRNGKeyArray, like: Effects) -> Effects:
 
 def find_mode(log_lik: LogLik, parameters: Any, a: Array, z: Columns) -> tuple[Effects, Curvature]:
     """The mode and its curvature, both with their derivatives, as in `integrals.find_mode`."""
-    fixed_z = Columns(*jax.lax.stop_gradient(z[:4]), z.sizes)
+    fixed_z = Columns(*jax.lax.stop_gradient(z[:4]), z.sizes, z.may_be_convex)
     fixed = (*jax.lax.stop_gradient((parameters, a)), fixed_z)
     groups, num_others = z.sizes
     start = Effects(jnp.zeros((groups, z.first.shape[2]), a.dtype), jnp.zeros(num_others, a.dtype))
@@ -180,7 +192,7 @@ def _slopes(
     slope, weights = slopes_of_rows(log_lik, parameters, a + z.times(v).reshape(a.shape))
     slopes_of_effects = z.transpose_times(slope.reshape(weights.shape[:2]))
     gradient = Effects(slopes_of_effects.first - v.first, slopes_of_effects.others - v.others)
-    return gradient, z.curvature(weights)
+    return gradient, z.safe_curvature(weights)
 
 
 def _add(x: Effects, y: Effects) -> Effects:
@@ -188,14 +200,13 @@ def _add(x: Effects, y: Effects) -> Effects:
 
 
 def all_columns(
-    factors: Mapping[int, Float[Array, "d d"]],
+    by_factor: Sequence[Float[Array, "N C d"]],
     rows: Mapping[str, Any],
     counts: tuple[int, ...],
-    predictors: int,
+    may_be_convex: bool,
 ) -> Columns:
-    """Columns of the effects of all factors. `factors` has the triangular factors of their
-    covariances, `counts` their numbers of groups; the factor with the most effects comes first."""
-    by_factor = [repeat_blocks(rows[f"z{i}"], predictors) @ factors[i] for i in range(len(counts))]
+    """Columns of the effects of all factors, from those of each factor for each predictor; the
+    factor with the most effects comes first. `counts` has their numbers of groups."""
     other_columns, places, start = [], [], 0
     for i in range(1, len(counts)):
         d = by_factor[i].shape[2]
@@ -209,4 +220,5 @@ def all_columns(
         jnp.concatenate(other_columns, 2),
         jnp.concatenate(places, 1),
         sizes,
+        may_be_convex,
     )

@@ -30,6 +30,9 @@ LogLik = Callable[[Any, Float[Array, " n *C"]], Float[Array, " n"]]
 """(parameters, predictors of rows) -> log likelihoods of rows."""
 
 LOG_2PI = math.log(2 * math.pi)
+LEAST_PIVOT = 0.1
+"""Least squared pivot of a curvature. The log likelihood of several predictors may be convex away
+from a mode, so that its curvature with that of the effects is not positive there."""
 
 
 def normal_integral(
@@ -103,7 +106,8 @@ def _slopes(log_lik: LogLik, parameters: Any, a: Array, b: Array, v: Array) -> t
     flat = b.reshape(-1, v.size)
     weighted = times_weights(weights, b.reshape(*weights.shape[:2], v.size)).reshape(flat.shape)
     curvature = weighted.T @ flat + jnp.eye(v.size, dtype=b.dtype)
-    return slope.reshape(-1) @ flat - v, cholesky(curvature)
+    # With one predictor, or categories, pivots are one or more.
+    return slope.reshape(-1) @ flat - v, cholesky(curvature, LEAST_PIVOT)
 
 
 def slopes_of_rows(
@@ -185,13 +189,15 @@ def _grid(nodes: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 # --- small matrices, entry by entry: stacks of them are then plain arithmetic ---------------------
-def cholesky(a: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    """The lower factor of a small matrix."""
+def cholesky(a: Float[Array, "d d"], least_pivot: float = 0.0) -> Float[Array, "d d"]:
+    """The lower factor of a small matrix; its squared pivots are `least_pivot` or more."""
     d = a.shape[0]
     f: list[list[Any]] = [[jnp.zeros((), a.dtype)] * d for _ in range(d)]
     for i in range(d):
         for j in range(i + 1):
             remainder = a[i, j] - sum((f[i][k] * f[j][k] for k in range(j)), jnp.zeros((), a.dtype))
+            if i == j and least_pivot:
+                remainder = jnp.maximum(remainder, least_pivot)
             f[i][j] = jnp.sqrt(remainder) if i == j else remainder / f[j][j]
     if d:
         return jnp.stack([jnp.stack(row) for row in f])

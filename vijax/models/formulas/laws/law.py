@@ -63,15 +63,21 @@ class Law:
         """True for categories against a base."""
         return self.categories == "named"
 
+    @property
+    def modelled_parameters(self) -> tuple[str, ...]:
+        """The parameters that may have formulas of their own."""
+        return tuple(name for name in self.aux if name != "threshold")
+
     def log_prob(self, aux: Aux, trials: Any, y: Any, eta: Any) -> Float[Array, ""]:
         """log p(y | eta) of one row."""
         return self.likelihood(aux, trials).log_prob(y, eta)
 
     def mean(self, aux: Aux, eta: Float[np.ndarray, "S N *C"]) -> Float[np.ndarray, "S N *K"]:
-        """The mean of y at draws of parameters, (S,) each: per trial for successes among trials,
-        the probability of each category for categories, (S, N, K)."""
+        """The mean of y at draws of parameters, (S,) each, or (S, N) where they differ by row: per
+        trial for successes among trials, the probability of each category for categories, (S, N,
+        K)."""
         if self.mean_function is not None:
-            columns = {name: np.asarray(x)[:, None] for name, x in aux.items()}
+            columns = {name: add_row_axis(name, np.asarray(x)) for name, x in aux.items()}
             return self.mean_function(columns, eta)
         if self.link == "log":
             return np.exp(eta)
@@ -95,3 +101,10 @@ class Law:
         if self.link == "logit":
             return math.log(share / (1 - share))
         return float(mean)
+
+
+def add_row_axis(name: str, x: np.ndarray) -> np.ndarray:
+    """Draws of a parameter with an axis for rows, unless they have one."""
+    if x.ndim > 1 and name != "threshold":
+        return x
+    return x[:, None]

@@ -38,21 +38,28 @@ def prior_notes(
     if weights is None:
         weights = np.ones(len(design.y))
     rows = np.flatnonzero(weights > 0)
-    notes = _column_notes(design, law, rows)
+    notes = []
+    for slot in range(1 + len(design.further)):
+        notes += _column_notes(design, law, rows, slot)
     for i, factor in enumerate(design.factors):
         notes += _group_notes(design, factor, np.bincount(design.rows.groups[i][rows]))
-        if law.name == "gaussian" and "1" in factor.labels:
+        if law.name == "gaussian" and "1" in factor.labels and not design.further:
             notes += _row_notes(factor, np.bincount(design.rows.groups[i], weights))
     return tuple(notes)
 
 
 # --- columns --------------------------------------------------------------------------------------
-def _column_notes(design: Design, law: Law, rows: np.ndarray) -> list[str]:
-    """Sentences on columns that are constant, or that depend on columns before them."""
-    is_slope = np.array([label != "Intercept" for label in design.labels], bool)
-    labels = [label for label in design.labels if label != "Intercept"]
+def _column_notes(design: Design, law: Law, rows: np.ndarray, slot: int) -> list[str]:
+    """Sentences on columns of a predictor that are constant, or that depend on columns before
+    them."""
+    intercept = f"{design.prefixes[slot]}Intercept"
+    own_slots = zip(design.labels, design.slots, strict=True)
+    is_slope = np.array(
+        [label != intercept and column_slot == slot for label, column_slot in own_slots], bool
+    )
+    labels = [label for label, is_own in zip(design.labels, is_slope, strict=True) if is_own]
     x = design.rows.x[rows][:, is_slope]
-    has_level = law.is_ordered or not is_slope.all()  # cutpoints are intercepts
+    has_level = law.is_ordered or intercept in design.labels  # cutpoints are intercepts
     sizes = np.abs(x).max(0, initial=0.0)
     if has_level:
         x = x - x.mean(0)

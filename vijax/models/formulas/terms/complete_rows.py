@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from vijax.checks import require
 from vijax.data.formulas.design_columns import Functions
 from vijax.data.formulas.parser import parse
 from vijax.data.schema.typed_columns import TypedTable, typed_table
-from vijax.models.formulas.formula import check_functions, named_columns
+from vijax.models.formulas.formula import check_functions, merge, named_columns
 
 
 class LeftOut(NamedTuple):
@@ -54,19 +55,21 @@ class CompleteRows(NamedTuple):
 
 
 def find_complete_rows(
-    formula: str, table: TypedTable, weights: Any, functions: Functions | None
+    formulas: Sequence[str], table: TypedTable, weights: Any, functions: Functions | None
 ) -> CompleteRows:
-    """The rows of a table with all cells that a formula and a column of weights read.
+    """The rows of a table with all cells that formulas and a column of weights read.
 
     Raises:
       ValueError: a column is missing, no row has all cells, or there is not one weight for each
         row.
 
     >>> table = typed_table({"y": [1.0, None, 3.0], "x": [1.0, 2.0, 3.0]})
-    >>> find_complete_rows("y ~ x", table, None, None).places.tolist()
+    >>> find_complete_rows(["y ~ x"], table, None, None).places.tolist()
     [0, 2]
     """
-    names = list(named_columns(parse(formula, functions=check_functions(functions))))
+    functions = check_functions(functions)
+    first, *further = (parse(formula, functions=functions) for formula in formulas)
+    names = list(named_columns(merge(first, further)))
     if isinstance(weights, str):
         names.append(weights)
     masks = {name: table.column("table", name).missing for name in dict.fromkeys(names)}
