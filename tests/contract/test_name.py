@@ -9,8 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-ENDINGS = {".py", ".md", ".toml", ".ipynb", ".css", ""}
-PLACES = ("vijax", "tests", "configs", "notebooks", "benchmarks", ".ci")
+ENDINGS = {".py", ".md", ".toml", ".ipynb", ".css", ".yml", ""}
+PLACES = ("vijax", "tests", "configs", "notebooks", "benchmarks", ".ci", ".github", "release")
 FETCHES = re.compile(
     r"""\bvijax\[                                     # an extra of it
       | pip["',\s]+install\b[^\n&]*?["'\s=]vijax(?=["'\s`.,;)]|$)  # it, as an argument of pip

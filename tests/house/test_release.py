@@ -98,7 +98,68 @@ def test_a_compiler_may_have_arguments(hatch_build, monkeypatch):
     assert "no C++ compiler" in hatch_build.compile_to(Path("unused.so"))
 
 
+@pytest.fixture(scope="module")
+def workflows():
+    yaml = pytest.importorskip("yaml")
+    paths = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    assert [path.stem for path in paths] == ["tests", "wheels"]
+    return {path.stem: yaml.safe_load(path.read_text()) for path in paths}
+
+
+def test_workflows_run_what_is_run_here(workflows):
+    """The same script builds wheels everywhere, and the oldest packages are those of .ci/run."""
+    wheels = workflows["wheels"]["jobs"]
+    for name in set(wheels) - {"publish"}:
+        assert any("release/make.py" in step.get("run", "") for step in wheels[name]["steps"])
+    assert set(wheels["publish"]["needs"]) == set(wheels) - {"publish"}
+    oldest = " ".join(step.get("run", "") for step in workflows["tests"]["jobs"]["oldest"]["steps"])
+    script = (ROOT / ".ci" / "run").read_text()
+    for name in ("jax", "jaxlib"):
+        version = re.search(rf'"{name}>=([\d.]+)"', (ROOT / "pyproject.toml").read_text())[1]
+        assert f" {name}=={version} " in oldest
+    for name in ("numpy", "scikit-learn", "optax"):
+        assert re.search(rf'"({name}==[\d.]+)"', script)[1] in oldest
+    for command in ("ruff check .", "ruff format --check .", "mypy"):
+        runs = [step.get("run") for step in workflows["tests"]["jobs"]["lint"]["steps"]]
+        assert command in runs
+
+
+def test_every_python_that_is_named_is_tested(workflows):
+    tested = workflows["tests"]["jobs"]["tests"]["strategy"]["matrix"]["python"]
+    named = [
+        name.rsplit(" ", 1)[1]
+        for name in PROJECT["classifiers"]
+        if re.fullmatch(r"Programming Language :: Python :: 3\.\d+", name)
+    ]
+    assert f">={named[0]}" == PROJECT["requires-python"]
+    assert set(named) <= set(tested)
+
+
+def test_issue_forms_have_what_they_need():
+    yaml = pytest.importorskip("yaml")
+    for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"):
+        form = yaml.safe_load(path.read_text())
+        if path.stem == "config":
+            assert set(form) == {"blank_issues_enabled"}
+            continue
+        assert set(form) == {"name", "description", "labels", "body"}
+        assert len({item["id"] for item in form["body"]}) == len(form["body"])
+        for item in form["body"]:
+            assert set(item) <= {"type", "id", "attributes", "validations"}
+            assert set(item["attributes"]) <= {"label", "description", "render"}
+
+
+def test_extras_for_accelerators_are_those_of_jax():
+    extras = PROJECT["optional-dependencies"]
+    for name in ("cuda12", "cuda13", "tpu"):
+        bound = next(item for item in PROJECT["dependencies"] if item.startswith("jax>="))
+        assert extras[name] == [bound.replace("jax", f"jax[{name}]")]
+    unlisted = {"cuda12", "cuda13", "tpu", "pymc", "tfp", "all", "browser", "docs", "test"}
+    assert set(re.findall(r"[\w]+(?=[,\]])", extras["all"][0])) == set(extras) - unlisted
+
+
 def test_versions_agree():
     citation = (ROOT / "CITATION.cff").read_text()
     assert f"\nversion: {vijax.__version__}\n" in citation
     assert PROJECT["version"] == vijax.__version__
+    assert f"\n## {vijax.__version__} (" in (ROOT / "CHANGELOG.md").read_text()
