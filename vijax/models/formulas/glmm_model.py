@@ -136,8 +136,14 @@ class Glmm(Answers, Model):
           num_draws: number of draws, S.
         """
         check_key(key)
-        require_integers(num_draws=num_draws)
         key_q, key_effects = keys.split(key)
+        unknowns = self.draw_unknowns(fit, key_q, num_draws)
+        return self._with_effects(unknowns, key_effects)
+
+    @use_precision_of_fit
+    def draw_unknowns(self, fit: Any, key: PRNGKeyArray, num_draws: int = 1000) -> Draws:
+        """Draws from a fit without the effects of groups."""
+        require_integers(num_draws=num_draws)
         free = fit.alg.spec.model.log_density
         is_own = free is not None and free.derived == self.log_density.derived
         require(
@@ -147,9 +153,7 @@ class Glmm(Answers, Model):
             "one of another formula or table",
             "Make the model of its table.",
         )
-        return self._to_draws(
-            fit, draw_coordinates(fit.posterior[Z], key_q, num_draws), key_effects
-        )
+        return self._read_unknowns(fit, draw_coordinates(fit.posterior[Z], key, num_draws))
 
     @use_precision_of_fit
     def group_effects(self, fit: Any, z: Any, key: PRNGKeyArray) -> GroupEffects:
@@ -160,7 +164,7 @@ class Glmm(Answers, Model):
           z: draws of its free coordinates, (S, dim).
           key: random key of the effects.
         """
-        effects = self._to_draws(fit, z, key).effects
+        effects = self._with_effects(self._read_unknowns(fit, z), key).effects
         against = self.design.against
         values, dims, coords = {}, {}, {}
         categories = {f"{self.design.response}_reduced_dim": np.array(against)} if against else {}
@@ -177,21 +181,41 @@ class Glmm(Answers, Model):
                 dims[name] = [dim, *categories]
         return GroupEffects(values, dims, coords | categories)
 
-    def _to_draws(self, fit: Any, z: Any, key: PRNGKeyArray) -> Draws:
-        """The unknowns at draws of q, with effects of all groups drawn given them and the data."""
+    def prior_arguments(self, draws: Draws) -> dict[str, Float[np.ndarray, " S"]]:
+        """The numbers of which the priors are, at draws, by name: the unknowns, but intercepts and
+        cutpoints at the means of all columns."""
+        form = self.density_form
+        arguments = {name: np.asarray(x, float) for name, x in draws.named.items()}
+        if not form.labels:
+            return arguments
+        beta = np.stack([arguments[label] for label in form.labels], 1)
+        shifts = np.einsum("spc,p->sc", beta.reshape(len(beta), -1, form.predictors), form.centre)
+        for i in range(form.cutpoints):
+            arguments[f"threshold[{i}]"] = arguments[f"threshold[{i}]"] - shifts[:, 0]
+        for i, label in enumerate(form.labels):
+            if label.partition("[")[0] == "Intercept":  # its column is one, as its mean
+                arguments[label] = shifts[:, i % form.predictors]
+        return arguments
+
+    def _read_unknowns(self, fit: Any, z: Any) -> Draws:
+        """The unknowns at draws of q, without effects of groups."""
         free = fit.alg.spec.model.log_density
         values, by_name = cached_program(free, ("unknowns", self.density_form), self._unknowns)(
             fit.state.hyper, z
         )
-        effects = {}
-        if self.design.factors:
-            by_factor = self._draw_effects(values, key)
-            effects = {
-                factor.name: np.asarray(u)
-                for factor, u in zip(self.design.factors, by_factor, strict=True)
-            }
         unknowns = {name: np.asarray(x) for name, x in by_name.items()}
-        return Draws({**unknowns, **self._coefficients(values)}, effects, values)
+        return Draws({**unknowns, **self._coefficients(values)}, {}, values)
+
+    def _with_effects(self, draws: Draws, key: PRNGKeyArray) -> Draws:
+        """The draws with effects of all groups, drawn given them and the data."""
+        if not self.design.factors:
+            return draws
+        by_factor = self._draw_effects(draws.values, key)
+        effects = {
+            factor.name: np.asarray(u)
+            for factor, u in zip(self.design.factors, by_factor, strict=True)
+        }
+        return draws._replace(effects=effects)
 
     def _draw_effects(self, values: Mapping[str, Any], key: Any) -> Sequence[Any]:
         """Effects of all groups of each factor, (S, groups, effects)."""
