@@ -27,6 +27,7 @@ what it is worth: trust, evaluate, plots, reference, linear_response, at
 for scikit-learn: sklearn
 """
 
+import vijax.same_name  # isort: skip  (before all else: the rest may be another project's)
 import vijax.xla.blas  # noqa: F401  # isort: skip  (first: OpenBLAS reads its settings when it is loaded)
 
 import importlib

@@ -8,6 +8,8 @@ import sys
 import warnings
 from types import ModuleType
 
+import vijax.same_name  # noqa: F401  (vijax/__init__.py may be another project's)
+
 PACKAGES = {
     "sklearn": "scikit-learn",
     "contourpy": "matplotlib",

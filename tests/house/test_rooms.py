@@ -54,6 +54,7 @@ exceptions."""
 CORE_OF_APP = Path(__file__).with_name("core_of_app.txt")
 """The modules outside `vijax/app/` that it imports."""
 TOP = (
+    "same_name",
     "tree",
     "checks",
     "arguments",
