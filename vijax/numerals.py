@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 DIGITS = 4
 """Digits of a number without a spread."""
@@ -64,3 +65,17 @@ def format_number(
 def _power(value: float) -> int:
     """The power of ten of the first digit."""
     return math.floor(math.log10(abs(value)))
+
+
+def natural_key(name: str) -> list[tuple[int, float, str]]:
+    """A key that sorts names as people do: numbers within them by their size.
+
+    >>> sorted(["clinic 10", "clinic 2", "clinic 1", "a"], key=natural_key)
+    ['a', 'clinic 1', 'clinic 2', 'clinic 10']
+    """
+    text_parts = re.split(r"[0-9]+", name)
+    numbers = re.findall(r"[0-9]+", name)
+    key = [(1, 0.0, text_parts[0])]
+    for number, text in zip(numbers, text_parts[1:], strict=True):
+        key += [(0, float(number), number), (1, 0.0, text)]
+    return key

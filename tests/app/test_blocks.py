@@ -219,9 +219,13 @@ def test_pictures_have_no_text_on_the_screen():
 
 def test_principal_components_keep_the_most_variance_and_turn_covariances():
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(500, 5)) * [5.0, 0.1, 3.0, 0.1, 0.1] + 10.0
+    one, other = rng.normal(size=(2, 500, 1))
+    x = np.hstack([one, one, one, other, other]) + 0.1 * rng.normal(size=(500, 5))
+    x = x * [5.0, 0.1, 3000.0, 0.1, 0.1] + 10.0  # units do not matter
     plane = Plane(x, list("abcde"))
-    np.testing.assert_allclose(plane.points(x).std(axis=0), [5, 3], rtol=0.1)
+    lengths = np.sqrt(np.linalg.eigvalsh(np.corrcoef(x.T))[::-1][:2])
+    np.testing.assert_allclose(plane.points(x).std(axis=0), lengths, rtol=1e-6)
+    np.testing.assert_allclose(lengths, np.sqrt([3, 2]), rtol=0.05)
     xs, ys = plane.ellipse(x.mean(axis=0), np.cov(x.T))
     np.testing.assert_allclose([np.max(xs), np.max(ys)], 2 * plane.points(x).std(axis=0), rtol=0.02)
 
@@ -337,11 +341,22 @@ def test_a_legend_of_long_names_takes_as_many_lines_as_it_needs():
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_a_band_far_wider_than_its_curve_is_cut_alike_above_and_below(sign):
-    """Held-out scores are negative: the lower half of their band was not shown."""
+    """Held-out scores are negative: the lower half of their band was not shown. A band of one width
+    is shown whole, so that a curve that is flat beside its error looks flat."""
     y = sign * np.array([2.64, 2.63, 2.62])
-    block = blocks.Lines("Score", "t", "y", [0.0, 1.0, 2.0], y, y - 0.5, y + 0.5)
-    found = charts._range(block)
-    np.testing.assert_allclose([min(found), max(found)], [y.min() - 0.04, y.max() + 0.04])
+    width = np.array([0.5, 0.5, 0.5])
+    block = blocks.Lines("Score", "t", "y", [0.0, 1.0, 2.0], y, y - width, y + width)
+    in_view = blocks.values_in_view(block)
+    np.testing.assert_allclose([min(in_view), max(in_view)], [y.min() - 0.5, y.max() + 0.5])
+    width[1] = 50.0
+    in_view = blocks.values_in_view(block._replace(low=y - width, high=y + width))
+    np.testing.assert_allclose([min(in_view), max(in_view)], [y.min() - 1, y.max() + 1], atol=0.02)
+
+
+def test_a_curve_of_one_value_is_a_sentence():
+    block = blocks.Lines("Score", "passes", "score", [148.0], [-4.223], [-4.307], [-4.139])
+    assert charts.lines(block) == "<p>One value: \u22124.223 ± 0.084, at 148 passes.</p>"
+    assert charts.lines(block._replace(y=[None])) == "<p>No value yet.</p>"
 
 
 def test_scores_without_an_error_are_points_without_a_band():

@@ -33,6 +33,9 @@ COLUMNS = {
 }
 
 
+STEPS = [("Other documents", "vijax transform <run> --data FILE")]
+
+
 def page(concentration=CONCENTRATION, vocabulary=VOCABULARY, curves=CURVES):
     topics = summarise(concentration, vocabulary, documents=DOCUMENTS)
     distances = topic_distances(concentration / concentration.sum(axis=1, keepdims=True))
@@ -41,7 +44,11 @@ def page(concentration=CONCENTRATION, vocabulary=VOCABULARY, curves=CURVES):
     documents = page_documents(COLUMNS, ["</script>"] * 10, 8) if len(topics) == 5 else None
     explored = TopicPage(topics, distances, words, 1000, documents)
     tiles, settings = {"Words": "1,000 | 40 different"}, {"config.toml": "a < b"}
-    return render(Report("A title", "A lead.", tiles, shown, curves, settings, explored=explored))
+    return render(
+        Report(
+            "A title", "A lead.", tiles, tiles, STEPS, shown, curves, settings, explored=explored
+        )
+    )
 
 
 class Structure(HTMLParser):
@@ -105,6 +112,7 @@ def test_everything_promised_is_there():
         "Map",
         "All topics",
         "8 of 10 documents",
+        "vijax transform <run>",
         "config.toml",
     ):
         assert part in text
@@ -113,7 +121,7 @@ def test_everything_promised_is_there():
 def test_a_run_without_curves_and_with_one_topic_still_makes_a_page():
     empty = Curves(*(np.zeros(0) for _ in range(5)))
     text = page(CONCENTRATION[:1], [f"word{i}" for i in range(len(VOCABULARY))], empty)
-    assert "Training" not in text
+    assert "ELBO" not in text
     assert "nan" not in text.replace("nano", "")
 
 

@@ -280,7 +280,7 @@ def predict(
     steps: int | None = None,
     draws: int = 1000,
     each: bool = False,
-    level: float = 0.95,
+    level: float = 0.9,
     out: Path | None = None,
     seed: int = 0,
     training: str | None = None,

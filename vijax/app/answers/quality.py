@@ -27,7 +27,6 @@ from vijax.numerals import format_number
 NO_CURVES = Curves(*[np.zeros(0)] * 5)
 SAME = 0.2
 """Jensen-Shannon distance below which two topics count as the same."""
-TITLE = "Is it any good?"
 
 
 class Plain(NamedTuple):
@@ -157,7 +156,7 @@ def quality(
         return [], []
     if plain is None:
         rows: list[list[Any]] = [[warning] for warning in warnings]
-        return [blocks.Table(TITLE, ["remark"], rows)], warnings
+        return [blocks.Table(blocks.TITLE_OF_QUALITY, ["remark"], rows)], warnings
     unit = read_unit(str(score))
     better = paired_difference(score, plain.score)
     error = f" ± {better.standard_error:.3f}" if np.isfinite(better.standard_error) else ""
@@ -181,7 +180,7 @@ def quality(
     note = " ".join(warnings) or f"The model is better than {plain.name} by {difference}{times}."
     note += " A nat is a unit of log probability, a factor of 2.72."
     rows = [["this model", score.mean], [plain.name, plain.score.mean], ["difference", better.mean]]
-    return [blocks.Table(TITLE, ["held-out score", unit], rows, note)], warnings
+    return [blocks.Table(blocks.TITLE_OF_QUALITY, ["held-out score", unit], rows, note)], warnings
 
 
 def _difference_text(name: str, better: Difference, difference: str) -> str:

@@ -193,7 +193,7 @@ class PredictRequest(NamedTuple):
     steps: int | None = None
     draws: int = 1000
     each: bool = False
-    level: float = 0.95
+    level: float = 0.9
     seed: int = 0
 
 
@@ -234,7 +234,7 @@ def check_request(listing: Listing, request: PredictRequest) -> None:
             raise ConfigError(f"--{first}: expected {minimum} or more, got {number}")
     if not 0 < request.level < 1:
         raise ConfigError(
-            f"--level: expected a probability between 0 and 1, got {request.level:g}; such as 0.95"
+            f"--level: expected a probability between 0 and 1, got {request.level:g}; such as 0.9"
         )
     check_seed(request.seed)
     if request.rows is not None and listing.drawing.of_target:

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from vijax.app.answers.results import results_paths, transform_source
-from vijax.app.drawing.blocks import Table
+from vijax.app.drawing.blocks import NINETY, Table
 from vijax.app.folder.restored import restore_run
 from vijax.app.folder.run_end import say_remarks
 from vijax.app.folder.run_folder import Say, read_run_config
@@ -46,9 +46,9 @@ class Shares(NamedTuple):
     error: np.ndarray
 
     def columns(self, labels: Mapping[int, str]) -> dict[str, list[Any]]:
-        """A row for each group and topic, with the label of the topic and a 95 % interval."""
+        """A row for each group and topic, with the label of the topic and a 90 % interval."""
         size = self.share.shape[1]
-        wide = np.where(np.isfinite(self.error), 1.96 * self.error, np.nan)
+        wide = np.where(np.isfinite(self.error), NINETY * self.error, np.nan)
         low, high = np.clip(self.share - wide, 0, 1), np.clip(self.share + wide, 0, 1)
         numbers = {"share": self.share, "low": low, "high": high}
         return {

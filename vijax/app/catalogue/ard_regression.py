@@ -82,12 +82,12 @@ def describe(run: FittedRun) -> list[Block]:
 
 
 def transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:
-    """The prediction of each row, and the central 95 % of its Student-t law."""
+    """The prediction of each row, and the central 90 % of its Student-t law."""
     from scipy import stats  # slow to import
 
     location, scale, degrees = predictive(run, design(table, run.settings))
     tell(len(location))
-    reach = scale * stats.t.ppf(0.975, degrees)
+    reach = scale * stats.t.ppf(0.95, degrees)
     results = {"prediction": location, "low": location - reach, "high": location + reach}
     return offsets.add_offset(results, run.settings)
 

@@ -16,7 +16,7 @@ from vijax.app.catalogue import hmm, state_space, switching
 from vijax.app.catalogue.parts import networks
 from vijax.app.catalogue.parts.networks import AmortisedAlgorithm, StructuredAlgorithm
 from vijax.app.drawing import views
-from vijax.app.drawing.blocks import Block, Curves, Table
+from vijax.app.drawing.blocks import NINETY, Block, Curves, Table
 from vijax.app.rows.by_row import (
     RowScore,
     check_data,
@@ -273,9 +273,16 @@ def _path(title: str, axes: list[str], x: Any, steps: int) -> Curves:
     """The smoothed path of the first sequence."""
     mean, cov = (part[0, :steps] for part in state_space.moments(x))
     sd = state_space.deviations(cov)
-    note = "Smoothed, with two sds of what is believed; up to a linear map."
+    note = "Smoothed, with 90 % intervals; up to a linear map."
     return Curves(
-        title, "step", axes, np.arange(steps), mean.T, (mean - 2 * sd).T, (mean + 2 * sd).T, note
+        title,
+        "step",
+        axes,
+        np.arange(steps),
+        mean.T,
+        (mean - NINETY * sd).T,
+        (mean + NINETY * sd).T,
+        note,
     )
 
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vijax.app.catalogue.parts.density_algorithm import NOT_BY_PARTS, DensityAlgorithm, model_rows
-from vijax.app.drawing.blocks import Block, Intervals, Table
+from vijax.app.drawing.blocks import BARS, TITLE_OF_VERDICT, Block, Intervals, Table
 from vijax.app.drawing.cuts import first_note
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
 from vijax.app.settings.units import table_units
@@ -148,9 +148,7 @@ def describe(run: FittedRun) -> list[Block]:
         first_note(about, MOST_ENTRIES, names, "numbers", "posterior.npz")
     )
     table = Table("Variables", ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, note)
-    picture = Intervals(
-        "Posterior", names[:MOST_ENTRIES], columns[0], columns[1], "Two sds on either side.", 0
-    )
+    picture = Intervals("Posterior", names[:MOST_ENTRIES], columns[0], columns[1], BARS, 0)
     return [_trust(run), table, picture]
 
 
@@ -184,7 +182,7 @@ def _trust(run: FittedRun) -> Table:
     else:
         judgement = _judge_steps(run)
         if judgement is None:
-            return Table("Verdict", ["", ""], [["verdict", fit.verdict]])
+            return Table(TITLE_OF_VERDICT, ["", ""], [["verdict", fit.verdict]])
         drift = "too few steps" if judgement.drift is None else str(judgement.drift)
         details = [["bound of the last quarter of the steps, less that before", drift]]
         note = f"Judged on {judgement.num_draws} draws of q."
@@ -195,7 +193,7 @@ def _trust(run: FittedRun) -> Table:
         ["k-hat", f"{judgement.khat:.2f}"],
         *details,
     ]
-    return Table("Verdict", ["", ""], rows, note)
+    return Table(TITLE_OF_VERDICT, ["", ""], rows, note)
 
 
 def _judge_steps(run: FittedRun) -> Any:

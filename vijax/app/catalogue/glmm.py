@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from vijax.app.catalogue.parts.density_algorithm import NOT_BY_PARTS, DensityAlgorithm
-from vijax.app.drawing.blocks import Block, Intervals, Table
+from vijax.app.drawing.blocks import BARS, TITLE_OF_VERDICT, Block, Intervals, Table
 from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.options import model_section, section_arguments
 from vijax.app.settings.sections import read_dialect
@@ -33,6 +33,7 @@ from vijax.models.formulas import coefficients, formula, modelled
 from vijax.models.formulas.glmm import OnlyPriorWarning, glmm, prior_notes, read_weights
 from vijax.models.formulas.glmm_model import Glmm
 from vijax.models.formulas.laws import LAWS
+from vijax.numerals import natural_key
 
 Settings = model_section(
     glmm,
@@ -476,7 +477,7 @@ FOR_ONE_SD = "For one sd of the column, on the scale of the link."
 
 
 def describe(run: FittedRun) -> list[Block]:
-    """The verdict; all unknowns by name; the effects of groups."""
+    """All unknowns by name; the effects of groups; the verdict."""
     model = make_model(run.settings, run.data.train)
     draws = model.draws(run.fit, run.key, run.settings.num_draws)
     rows = []
@@ -489,10 +490,10 @@ def describe(run: FittedRun) -> list[Block]:
         f"{modelled.sentence(model.design, model.law)}"
     )
     return [
-        Table("Verdict", ["", ""], [["verdict", run.fit.verdict]]),
         Table("Unknowns", ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, note),
         *_effect_tables(model, draws),
         *_all_group_effects(model, draws),
+        Table(TITLE_OF_VERDICT, ["", ""], [["verdict", run.fit.verdict]]),
     ]
 
 
@@ -533,15 +534,18 @@ def _all_group_effects(model: Glmm, draws: Any) -> list[Block]:
 
 
 def _group_effects(title: str, names: list[str], draws: np.ndarray) -> list[Block]:
-    """The effects of all groups: drawn if they can be told apart, else a table."""
+    """The effects of all groups: drawn if they can be told apart, else a table; numbers in names
+    are in the order of numbers."""
+    order = sorted(range(len(names)), key=lambda i: natural_key(names[i]))
+    names, draws = [names[i] for i in order], draws[:, order]
     mean, sd = draws.mean(0), draws.std(0)
     if len(names) <= MOST_DRAWN:
-        return [Intervals(title, names, mean, sd, "Bars reach two sds.", MOST_PRINTED)]
+        return [Intervals(title, names, mean, sd, BARS, MOST_PRINTED)]
     ends = np.quantile(draws, [0.05, 0.5, 0.95], axis=0)
     numbers = zip(names, mean, sd, *ends, strict=True)
     rows = [[name, *map(float, row)] for name, *row in numbers]
     header = ["", "mean", "sd", "5 %", "50 %", "95 %"]
-    return [Table(title, header, rows, "All groups, in their order.")]
+    return [Table(title, header, rows, "All groups, by name.")]
 
 
 def transform(run: FittedRun, frame: Frame, tell: Tell) -> RowResults:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from vijax import models
 from vijax.app.catalogue.predictors import BLOCK, predictions
 from vijax.app.drawing import views
-from vijax.app.drawing.blocks import Block, Intervals, Table
+from vijax.app.drawing.blocks import BARS, Block, Intervals, Table
 from vijax.app.rows.by_row import RowScore, bounds, read_in_blocks
 from vijax.app.settings.options import chooser, make_option, model_section, section_arguments
 from vijax.app.settings.sections import EnergyAlgorithm
@@ -26,7 +26,6 @@ from vijax.models.emission.gaussian import normal_draw
 
 MOST_TOLD = 8
 """Number of groups whose coefficients are on the screen."""
-BARS = "Bars reach two standard deviations."
 LAWS = {"probit": likelihood.bernoulli_probit, "logistic": likelihood.bernoulli_logit}
 """The likelihoods of two classes given the predictor, by the name of the response."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from vijax import models
 from vijax.app.drawing import views
-from vijax.app.drawing.blocks import Block, Lines, Scatter, Table
+from vijax.app.drawing.blocks import NINETY, Block, Lines, Scatter, Table
 from vijax.app.rows.by_row import TARGETS, RowScore, read_in_blocks
 from vijax.app.settings.options import build_from_section, chooser, make_option, model_section
 from vijax.app.settings.sections import ProximalAlgorithm
@@ -93,9 +93,9 @@ def predictions(
     law: Likelihood, mean: Any, variance: Any, classes: tuple[str, str] | None
 ) -> RowResults:
     """Predictions of the target: its expectation, and an interval that holds it with probability
-    0.95. For two classes the more probable one, the probability of the second, and an interval for
+    0.9. For two classes the more probable one, the probability of the second, and an interval for
     this probability."""
-    middle, low, high = (np.asarray(part) for part in response(law, mean, variance))
+    middle, low, high = (np.asarray(part) for part in response(law, mean, variance, 0.9))
     if classes is not None:
         likelier = np.array(classes, object)[(middle > 0.5).astype(int)]
         return {
@@ -220,9 +220,8 @@ def _curve(run: FittedRun) -> Lines:
         "real": lambda z: z,
     }
     offset = offsets.get_offset(run.settings)
-    curve, low, high = (
-        responses[kind](z) + offset for z in (mean, mean - 2 * deviation, mean + 2 * deviation)
-    )
+    reach = NINETY * deviation
+    curve, low, high = (responses[kind](z) + offset for z in (mean, mean - reach, mean + reach))
     rows = views.spread_rows(len(x))
     label = {
         "count": f"rate of {name}",
@@ -232,7 +231,7 @@ def _curve(run: FittedRun) -> Lines:
     if kind == "binary":
         observed = (y[rows] > 0).astype(float)
     note = views.spread_rows_note(
-        "Median and central 95 % of the response, and the training rows.", len(rows), len(x)
+        "Median and central 90 % of the mean response, and the training rows.", len(rows), len(x)
     )
     units = table_units(run.data.train)
     grid, points = (units.points(part[:, None])[:, 0] for part in (grid, x[rows]))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vijax import models
-from vijax.app.drawing.blocks import Block, Heat, Lines, Table
+from vijax.app.drawing.blocks import NINETY, Block, Heat, Lines, Table
 from vijax.app.drawing.cuts import first_note
 from vijax.app.rows.by_row import (
     SEQUENCES,
@@ -76,12 +76,18 @@ def describe(run: FittedRun) -> list[Block]:
     note = units.note("Of each column on each state: up to a linear map.")
     modes = _modes(np.asarray(dynamics.coefficients, float))
     return [
-        Table("Modes of the dynamics", ["", "modulus", "steps a turn"], modes),
-        Heat("Loadings", columns, states, loadings[:, :size], note),
-        Table("Columns", ["", "mean", "noise deviation"], rows),
-        *courses(run, loadings, noise),
         *forecasts(run),
+        *courses(run, loadings, noise),
+        Table("Columns", ["", "mean", "noise deviation"], rows),
+        Table("Modes of the dynamics", ["", "modulus", "steps a turn"], modes, ABOUT_MODES),
+        Heat("Loadings", columns, states, loadings[:, :size], note),
     ]
+
+
+ABOUT_MODES = (
+    "Parts of the motion: the modulus is the share of a swing that is left a step later, and a "
+    "turn is the length of a cycle."
+)
 
 
 def _modes(dynamics: np.ndarray) -> list[list[Any]]:
@@ -105,7 +111,7 @@ def courses(run: FittedRun, loadings: np.ndarray, noise: np.ndarray) -> list[Blo
     time = times.at
     sequence_names = run.data.train.group_names or ("all",)
     columns = run.data.names[: len(loadings)]
-    note = "Smoothed, with two standard deviations of an observation."
+    note = "Smoothed, with 90 % intervals of an observation."
     note = first_note(note, 1, sequence_names, "sequences", "transformed.csv")
     note = first_note(note, MOST_COLUMNS, columns, "columns", "transformed.csv")
     blocks: list[Block] = []
@@ -114,9 +120,12 @@ def courses(run: FittedRun, loadings: np.ndarray, noise: np.ndarray) -> list[Blo
         mean = value @ c + loadings[d, -1]
         deviation = np.sqrt(np.einsum("k,tkj,j->t", c, cov, c) + noise[d] ** 2)
         is_known = np.isfinite(y[0, :steps, d])
-        parts = mean, mean - 2 * deviation, mean + 2 * deviation, y[0, :steps, d][is_known]
+        reach = NINETY * deviation
+        parts = mean, mean - reach, mean + reach, y[0, :steps, d][is_known]
         mean, low, high, points = (part * units.deviation[d] + units.mean[d] for part in parts)
-        title = f"{column}, first sequence"
+        title = f"{column}, smoothed"
+        if run.data.train.group_names:
+            title = f"{column}, first sequence"
         blocks.append(
             Lines(title, times.label, column, time, mean, low, high, time[is_known], points, note)
         )

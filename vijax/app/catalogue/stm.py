@@ -19,7 +19,7 @@ from vijax.app.catalogue.topics import (
     topics_block,
 )
 from vijax.app.drawing import blocks
-from vijax.app.drawing.blocks import Block, Curves, Intervals, Table
+from vijax.app.drawing.blocks import BARS, Block, Curves, Intervals, Table
 from vijax.app.settings.options import model_section, section_arguments
 from vijax.app.settings.progress import Counter
 from vijax.app.settings.sections import DescribedData
@@ -234,7 +234,7 @@ def _effects(model: Stm, run: FittedRun, labels: Mapping[int, str]) -> Iterator[
             names,
             statistics[0][:, j],
             statistics[1][:, j],
-            "Bars reach two sds.",
+            BARS,
             0,
         )
         note = formula_note

@@ -77,9 +77,17 @@ class Scatter(NamedTuple):
     names: Sequence[str] = ()
 
 
+TITLE_OF_VERDICT = "Verdict"
+TITLE_OF_QUALITY = "Is it any good?"
+"""Titles of the blocks that say how good a fit is."""
+NINETY = 1.644854
+"""Standard deviations on either side of the central 90 % of a normal law: as on pages."""
+BARS = "Bars are 90 % intervals."
+
+
 class Intervals(NamedTuple):
-    """A quantity for each row, with its standard deviation; drawn with two of them on either side.
-    The screen shows the first `most` rows; 0 if a table beside it has them."""
+    """A quantity for each row, with its standard deviation; drawn with its 90 % interval. The
+    screen shows the first `most` rows; 0 if a table beside it has them."""
 
     title: str
     labels: Sequence[str]
@@ -232,6 +240,21 @@ def heat_colours(block: Heat) -> np.ndarray:
     if block.apart:
         np.fill_diagonal(values, np.nan)
     return values
+
+
+def values_in_view(block: Lines) -> list[float]:
+    """The values on the vertical axis of a curve: points and curve, and a band of the usual width;
+    of ends that are far wider only a part."""
+    parts = map(as_numbers, (block.y, block.low, block.high, block.points_y))
+    y, low, high, points = (part[np.isfinite(part)] for part in parts)
+    core = np.concatenate([y, points])
+    if len(core):
+        reach = 2.0 * float(np.ptp(core)) or 1.0
+        if len(low) and len(high):
+            reach = max(reach, float(np.median(high) - np.median(low)))
+        low = np.maximum(low, core.min() - reach)
+        high = np.minimum(high, core.max() + reach)
+    return [*core, *low, *high]
 
 
 def pixel_range(block: Images) -> tuple[float, float]:
@@ -494,14 +517,48 @@ def _places(block: Curves) -> tuple[list[str], list[list[Any]]]:
     rows = []
     for name, values, low, high in zip(block.names, *parts, strict=True):
         rows += [[name, *values[places]], ["  from", *low[places]], ["  to", *high[places]]]
-    return [block.x_label, *_marks(as_numbers(block.x)[places])], rows
+    x = as_numbers(block.x)[places]
+    if block.x_label.endswith(IN_YEARS):
+        return [block.x_label.removesuffix(IN_YEARS), *_dates(x)], rows
+    return [block.x_label, *_marks(x)], rows
+
+
+IN_YEARS = ", years"
+"""The end of the name of an axis of years and parts of years."""
+MONTH = 27 / 365.25
+"""Least distance of dates, in years, that are told by their month."""
+
+
+def _dates(x: np.ndarray) -> list[str]:
+    """Years and parts of years as dates: the day, or the month if steps are months or longer.
+
+    >>> _dates(1970 + np.array([18262, 18293, 18322]) / 365.25), _dates(np.array([2016.0, 2016.25]))
+    (['2020-01', '2020-02', '2020-03'], ['2016-01', '2016-04'])
+    >>> _dates(1970 + np.array([18262, 18269]) / 365.25), _dates(np.array([1999.0, 2001.0]))
+    (['2020-01-01', '2020-01-08'], ['1999', '2001'])
+    """
+    if np.allclose(x, np.round(x), rtol=0, atol=1e-6):
+        return [f"{year:.0f}" for year in x]
+    months = 12 * (x - 1970)
+    if np.allclose(months, np.round(months), rtol=0, atol=1e-4):
+        return [str(np.datetime64(int(month), "M")) for month in np.round(months)]
+    days = np.round(365.25 * (x - 1970)).astype(int)
+    dates = [np.datetime64(int(day), "D") for day in days]
+    if len(x) > 1 and np.diff(x).min() >= MONTH:
+        # Steps are not quite even: dates near an end of a month are moved towards its middle.
+        day = (dates[0] - dates[0].astype("datetime64[M]")).astype(int)
+        shift = np.timedelta64(10, "D")
+        if day >= 15:
+            shift = -shift
+        return [str((date + shift).astype("datetime64[M]")) for date in dates]
+    return [str(date) for date in dates]
 
 
 def _marks(x: np.ndarray) -> list[str]:
-    """Places on an axis, with as many decimals as tell them apart; years and steps without commas.
+    """Places on an axis, with as many decimals as tell them apart; steps without commas.
 
-    >>> _marks(np.array([2016.0, 2016.25, 2016.5])), _marks(np.array([60.0, 63.0]))
-    (['2016.00', '2016.25', '2016.50'], ['60', '63'])
+    >>> _marks(np.array([0.0, 0.25, 0.5])), _marks(np.array([60.0, 63.0]))
+    (['0.00', '0.25', '0.50'], ['60', '63'])
     """
     is_exact = lambda n: np.allclose(x, np.round(x, n), rtol=0, atol=10.0 ** -(n + 2))
     decimals = next(filter(is_exact, range(6)), 6)

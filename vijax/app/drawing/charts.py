@@ -44,16 +44,30 @@ def card(block: blocks.Block, *least: float) -> str:
     files = list(exports.tables([block]))
     saved = "".join(_csv_link(name, text, name.removeprefix(files[0][0])) for name, text in files)
     block_drawn = part_to_draw(block)
-    return frame_card(
-        block_drawn.title, block_drawn.note, DRAWN[type(block_drawn)](block_drawn, *least), saved
-    )
+    drawing = DRAWN[type(block_drawn)](block_drawn, *least)
+    is_wide = isinstance(block_drawn, blocks.Table) and _table_width(block_drawn) > MOST_LETTERS
+    return frame_card(block_drawn.title, block_drawn.note, drawing, saved, is_wide=is_wide)
 
 
-def frame_card(title: str, note: str, drawing: str, links: str = "") -> str:
+MOST_LETTERS = 58
+"""Letters of a row of a table that fit into one of two columns of cards."""
+
+
+def _table_width(block: blocks.Table) -> int:
+    """Letters of the widest row of a table, gaps included; sentences break their lines."""
+    rows = [list(block.header), *(blocks.show_cells(block.header, row) for row in block.rows)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(block.header))]
+    return sum(min(width, LONGEST_WORDS) + 2 for width in widths)
+
+
+def frame_card(title: str, note: str, drawing: str, links: str = "", is_wide: bool = False) -> str:
     """A card: title and note are text, drawing and links are markup."""
+    kind = "card" + is_wide * " wide"
     note_text = f'<p class="note">{escape(note)}</p>' if note else ""
     head = f"<h3>{escape(title)}</h3>{f'<span>{links}</span>' if links else ''}"
-    return f'<section class="card"><div class="heading">{head}</div>{note_text}{drawing}</section>'
+    return (
+        f'<section class="{kind}"><div class="heading">{head}</div>{note_text}{drawing}</section>'
+    )
 
 
 def _csv_link(name: str, text: str, part: str) -> str:
@@ -80,7 +94,7 @@ def table(block: blocks.Table) -> str:
         row_text = "".join(f"<td{kind}>{escape(cell)}</td>" for cell, kind in cells)
         body += f"<tr>{row_text}</tr>"
     content = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-    return f'<div class="scroll"><table>{content}</table></div>'
+    return f'<div class="scroll" tabindex="0"><table>{content}</table></div>'
 
 
 def _cell_texts(block: blocks.Table, row: Sequence[Any]) -> list[str]:
@@ -110,11 +124,14 @@ MOST_TITLED = 100
 
 
 def lines(block: blocks.Lines, *least: float) -> str:
-    """A curve in its band, over points; `least` as in `svg.axis`, for the vertical axis."""
+    """A curve in its band, over points; `least` as in `svg.axis`, for the vertical axis. A curve of
+    less than two places is a sentence."""
+    if len({x for x in (*block.x, *block.points_x) if are_numbers(x)}) < 2:
+        return _one_value(block)
     rows = spread_rows(len(block.x), MOST_ON_CURVE) if len(block.x) else ()
     select = lambda values: [values[i] for i in rows]
     x = axis([*block.x, *block.points_x], LEFT, WIDTH - RIGHT, margin=0.0)
-    y = axis(_range(block), HEIGHT - BOTTOM, TOP, 0.05, *least)
+    y = axis(blocks.values_in_view(block), HEIGHT - BOTTOM, TOP, 0.05, *least)
     band = ""
     if len(block.low):
         upper, lower = (
@@ -138,22 +155,27 @@ def lines(block: blocks.Lines, *least: float) -> str:
     return chart(points + band + curve, x, y, block.x_label, block.y_label)
 
 
+def _one_value(block: blocks.Lines) -> str:
+    """A sentence in place of a curve of one value, or of none."""
+    places = [
+        *zip(block.x, block.y, strict=True),
+        *zip(block.points_x, block.points_y, strict=True),
+    ]
+    values = [(x, y) for x, y in places if are_numbers(x, y)]
+    if not values:
+        return "<p>No value yet.</p>"
+    x, y = values[0]
+    value = number_text(float(y))
+    if len(block.low) and are_numbers(block.low[0], block.high[0]):
+        value += f" ± {number_text(0.5 * (float(block.high[0]) - float(block.low[0])))}"
+    return f"<p>One value: {escape(value)}, at {number_text(float(x))} {escape(block.x_label)}.</p>"
+
+
 def _band(upper: Sequence[str], lower: Sequence[str]) -> str:
     """The area between two curves; "" for a single point."""
     if len(upper) <= 1:
         return ""
     return f'<path class="band band-0" d="M{"L".join([*upper, *reversed(lower)])}Z"/>'
-
-
-def _range(block: blocks.Lines) -> list[float]:
-    """The values on the vertical axis: points and curve, and of a far wider band only a part."""
-    parts = map(blocks.as_numbers, (block.y, block.low, block.high, block.points_y))
-    y, low, high, points = (part[np.isfinite(part)] for part in parts)
-    core = np.concatenate([y, points])
-    if len(core):
-        reach = 2.0 * float(np.ptp(core)) or 1.0
-        low, high = np.maximum(low, core.min() - reach), np.minimum(high, core.max() + reach)
-    return [*core, *low, *high]
 
 
 def _pixels(x: Any, y: Any, xs: Any, ys: Any) -> list[str]:
@@ -184,12 +206,12 @@ def scatter(block: blocks.Scatter) -> str:
 
 
 def intervals(block: blocks.Intervals) -> str:
-    """A line for each quantity, two standard deviations to either side of its mean."""
+    """A line for each quantity, the 90 % interval about its mean."""
     left = 8 + LETTER * min(24, max(len(str(label)) for label in block.labels))
     row = 19
     height = row * len(block.labels) + 26
     pairs = [(m, d) for m, d in zip(block.mean, block.deviation, strict=True) if are_numbers(m, d)]
-    ends = [m + side * d for m, d in pairs for side in (-2, 2)]
+    ends = [m + side * blocks.NINETY * d for m, d in pairs for side in (-1, 1)]
     x = axis([*ends, 0.0], left, WIDTH - RIGHT, margin=0.03)
     parts = [
         f'<line class="grid" x1="{x(t):.1f}" x2="{x(t):.1f}" y1="0" y2="{height - 22}"/>'
@@ -207,7 +229,8 @@ def intervals(block: blocks.Intervals) -> str:
         )
         if not are_numbers(mean, deviation):
             continue
-        low, high = x(mean - 2 * deviation), x(mean + 2 * deviation)
+        reach = blocks.NINETY * deviation
+        low, high = x(mean - reach), x(mean + reach)
         title = (
             f"{label}: {number_text(float(mean), float(deviation))} ± "
             f"{number_text(float(deviation))}"
@@ -332,7 +355,15 @@ def strips(block: blocks.Strips) -> str:
 
 
 def curves(block: blocks.Curves) -> str:
-    """Two panels in a row, each with its own vertical axis."""
+    """Two panels in a row, each with its own vertical axis; a single curve fills the card."""
+    if len(block.names) == 1:
+        (name,), (values,), (low,), (high,) = (
+            block.names,
+            block.values,
+            block.lowest,
+            block.highest,
+        )
+        return lines(blocks.Lines(block.title, block.x_label, name, block.x, values, low, high))
     wide = (WIDTH - RIGHT) / 2
     high = PANEL + 44
     panels = []

@@ -90,13 +90,11 @@ def lines(block: blocks.Lines) -> Figure:
     )
     ax.plot(_array(block.x), _array(block.y), color=BLUE)
     ax.set(xlabel=block.x_label, ylabel=block.y_label)
-    core = np.concatenate([_array(block.y), _array(block.points_y)])
-    core = core[np.isfinite(core)]
-    if not len(core):
-        return figure
-    low, high = widen_axis(*map(float, ax.get_ylim()))
-    reach = 2 * float(np.ptp(core)) or 1.0
-    ax.set_ylim(max(low, float(core.min()) - reach), min(high, float(core.max()) + reach))
+    values = blocks.values_in_view(block)
+    if values:
+        low, high = widen_axis(min(values), max(values))
+        margin = 0.05 * (high - low)
+        ax.set_ylim(low - margin, high + margin)
     return figure
 
 
@@ -117,13 +115,13 @@ def scatter(block: blocks.Scatter) -> Figure:
 
 
 def intervals(block: blocks.Intervals) -> Figure:
-    """A line for each quantity, two standard deviations to either side of its mean."""
+    """A line for each quantity, the 90 % interval about its mean."""
     figure, ax = _axes(6.0, 0.9 + 0.24 * len(block.labels), block)
     places = np.arange(len(block.labels))
     ax.errorbar(
         _array(block.mean),
         places,
-        xerr=2 * _array(block.deviation),
+        xerr=blocks.NINETY * _array(block.deviation),
         fmt="o",
         color=BLUE,
         markersize=4,

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from vijax.app.drawing.blocks import Block, Intervals, Lines, Scatter, Table
+from vijax.app.drawing.blocks import BARS, NINETY, Block, Intervals, Lines, Scatter, Table
 
 MOST_POINTS = 1500
 
 
 class Plane:
     """Two directions in which rows are shown: the columns themselves if there are two, else
-    principal components."""
+    principal components of standardised columns, whose units do not matter."""
 
     labels: tuple[str, ...]
 
@@ -25,9 +25,11 @@ class Plane:
             self.directions = np.eye(2)
             self.labels = tuple(columns)
         else:
-            _, lengths, rows = np.linalg.svd(x - self.centre, full_matrices=False)
+            spread = x.std(axis=0)
+            size = np.where(spread > 0, spread, 1.0)[:, None]
+            _, lengths, rows = np.linalg.svd((x - self.centre) / size[:, 0], full_matrices=False)
             signs = np.sign(rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)])
-            self.directions = (signs[:, None] * rows)[:2].T
+            self.directions = (signs[:, None] * rows)[:2].T / size
             shares = 100 * lengths[:2] ** 2 / max(float((lengths**2).sum()), 1e-300)
             self.labels = tuple(
                 f"principal axis {i + 1} ({share:.0f} %)" for i, share in enumerate(shares)
@@ -82,6 +84,8 @@ def scatter(
         (k, *plane.ellipse(np.asarray(mean), np.asarray(cov))) for k, mean, cov in gaussians
     ]
     classes_shown = np.asarray(classes)[rows]
+    if np.shape(x)[1] > 2:
+        note = f"{note} Axes are principal axes of standardised columns.".strip()
     note = spread_rows_note(note, len(rows), len(x))
     return Scatter(
         title,
@@ -135,10 +139,6 @@ def predictor_name(law: str, target: str | None, classes: tuple[str, str] | None
     return SCALES.get(law, "{}").format(subject)
 
 
-NORMAL = 1.959964
-"""Standard deviations on either side of the central 95 % of a normal law."""
-
-
 def coefficients(
     title: str,
     names: Sequence[str],
@@ -163,16 +163,16 @@ def coefficients(
       predictor: what they add to, from `predictor_name`.
     """
     mean, deviation = np.asarray(mean, float), np.asarray(deviation, float)
-    low, high = mean - NORMAL * deviation, mean + NORMAL * deviation
-    columns = {"mean": mean, "sd": deviation, "2.5 %": low, "97.5 %": high}
+    low, high = mean - NINETY * deviation, mean + NINETY * deviation
+    columns = {"mean": mean, "sd": deviation, "5 %": low, "95 %": high}
     columns["per sd of the column"] = np.append(scales, np.nan)[: len(mean)] * mean
     notes = [f"On the {predictor}."] if predictor else []
     notes += [
-        "Central 95 % of each coefficient; per sd: what one standard deviation of the column adds."
+        "Central 90 % of each coefficient; per sd: what one standard deviation of the column adds."
     ]
     if law in RATIOS:
         ratio, meaning = RATIOS[law]
-        ends = {ratio: mean, f"{ratio}, 2.5 %": low, "97.5 % of it": high}
+        ends = {ratio: mean, f"{ratio}, 5 %": low, "95 % of it": high}
         with np.errstate(over="ignore"):
             columns |= {name: np.exp(b) for name, b in ends.items()}
         notes.append(
@@ -180,6 +180,6 @@ def coefficients(
         )
     rows = [[name, *map(float, row)] for name, *row in zip(names, *columns.values(), strict=True)]
     scale_note = f"On the {predictor}. " if predictor else ""
-    note = f"{scale_note}Bars reach two standard deviations."
+    note = f"{scale_note}{BARS}"
     picture = Intervals(title, names, mean, deviation, note, 0)
     return [picture, Table(f"{title}, in numbers", [predictor, *columns], rows, " ".join(notes))]

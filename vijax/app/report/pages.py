@@ -103,7 +103,16 @@ def _page(run: Run, curves: metrics.Curves, topics_page: TopicPage | None) -> st
     per = run.config.listing.per, _score_unit(run)
     return render(
         Report(
-            title, _lead(run), _facts(run, curves), run.shown, curves, settings, *per, topics_page
+            title,
+            _lead(run),
+            _facts(run),
+            _course(run, curves),
+            _next_steps(run),
+            run.shown,
+            curves,
+            settings,
+            *per,
+            topics_page,
         )
     )
 
@@ -199,14 +208,53 @@ def _lead(run: Run) -> str:
     return f"{method} {state}".strip()
 
 
-def _facts(run: Run, curves: metrics.Curves) -> dict[str, str]:
+def _facts(run: Run) -> dict[str, str]:
+    """The tiles on the data."""
     data_facts = read_facts(run.folder)
-    result = run.result
     try:
-        facts = dict(run.config.listing.source.tiles(data_facts))
+        return dict(run.config.listing.source.tiles(data_facts))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         fault = f"{run.folder / 'data.json'}: damaged ({type(error).__name__}: {error})"
         raise DamagedError(fault, facts_remedy(run.folder)) from error
+
+
+def _next_steps(run: Run) -> list[tuple[str, str]]:
+    """What can be done with a run, and the commands."""
+    if _unfinished_note(run):
+        return []
+    folder = run.folder
+    listing = run.config.listing
+    steps = []
+    if listing.transform is not None:
+        answer = "Results for other rows"
+        if listing.of_documents:
+            answer = "Topics of other documents"
+        steps.append((answer, f"vijax transform {folder} --data FILE --out results.csv"))
+    if listing.drawing is not None and listing.drawing.of_steps:
+        steps.append(("Forecasts with intervals", f"vijax predict {folder} --steps 10"))
+    elif listing.drawing is not None and listing.drawing.of_target:
+        steps.append(("Draws of the target", f"vijax predict {folder} --data FILE"))
+    if listing.of_documents:
+        steps.append(("Topics over time or by group", f"vijax shares {folder} --by COLUMN"))
+    if run.result.get("score"):
+        steps.append(("How well it predicts other data", f"vijax evaluate {folder} --data FILE"))
+    sizes = [name for name in SIZES if hasattr(run.config.model, name)]
+    if sizes:
+        size = getattr(run.config.model, sizes[0])
+        values = ",".join(str(max(1, value)) for value in (size // 2, size, 2 * size))
+        sweep = f"vijax fit {folder / 'config.toml'} --sweep model.{sizes[0]}={values}"
+        steps.append(("Other sizes, compared", sweep))
+    return steps
+
+
+SIZES = ("num_topics", "num_components", "num_states", "num_factors", "num_blocks")
+"""Settings of the size of a model, of which a sweep tries several."""
+
+
+def _course(run: Run, curves: metrics.Curves) -> dict[str, str]:
+    """The tiles on the course of a fit."""
+    facts = {}
+    result = run.result
     if result.get("score") and result.get("score_text"):
         mean, deviation = result["score"]
         spread = f"± {deviation:.3f} " if np.isfinite(deviation) else ""

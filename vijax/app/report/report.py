@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vijax.app.drawing import blocks, charts
+from vijax.app.drawing.blocks import TITLE_OF_QUALITY, TITLE_OF_VERDICT
 from vijax.app.drawing.svg import escape
 from vijax.app.report import frame
 from vijax.app.report.embedded import TopicPage
@@ -33,6 +34,8 @@ class Report(NamedTuple):
       title: title of the page.
       lead: a sentence under it.
       facts: the tiles: name and value; a value may have a small remark after a "|".
+      course: tiles of the course of the fit, for experts.
+      next_steps: what can be done next, and the command that does it.
       shown: the blocks of results.
       curves: curves from `vijax.evaluate.metrics.read_curves`.
       settings: texts of files, shown folded, by name.
@@ -44,6 +47,8 @@ class Report(NamedTuple):
     title: str
     lead: str
     facts: Mapping[str, str]
+    course: Mapping[str, str]
+    next_steps: Sequence[tuple[str, str]]
     shown: Sequence[blocks.Block]
     curves: Curves
     settings: Mapping[str, str]
@@ -68,7 +73,7 @@ def render(report: Report) -> str:
         f"<title>{escape(report.title)}</title>\n"
         f"<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
         f"{_header(report)}\n{_results(report)}\n"
-        f"{_curves(report.curves, report.per, report.score_unit)}\n"
+        f"{_next_steps(report.next_steps)}\n{_course(report)}\n"
         f"{_settings(report.settings)}\n<footer>Made by "
         f"vijax.</footer>\n</main>\n{script_element}</body>\n</html>\n"
     )
@@ -84,33 +89,62 @@ def _policy(script: str) -> str:
 
 
 def _header(report: Report) -> str:
+    return (
+        f'<header><h1>{escape(report.title)}</h1><p class="lead">{escape(report.lead)}</p>'
+        f"{_tiles(report.facts)}</header>"
+    )
+
+
+def _tiles(facts: Mapping[str, str]) -> str:
+    """A tile for each fact."""
     tiles = ""
-    for name, fact in report.facts.items():
+    for name, fact in facts.items():
         value, _, remark = fact.partition("|")
         small = f" <small>{escape(remark.strip())}</small>" if remark else ""
         tiles += f"<div><dt>{escape(name)}</dt><dd>{escape(value.strip())}{small}</dd></div>"
-    return (
-        f'<header><h1>{escape(report.title)}</h1><p class="lead">{escape(report.lead)}</p>'
-        f'<dl class="facts">{tiles}</dl></header>'
-    )
+    return f'<dl class="facts">{tiles}</dl>' * bool(facts)
 
 
 def _results(report: Report) -> str:
-    """The results: topics in their own layout, other blocks as cards side by side."""
+    """The results: topics in their own layout, other blocks as cards side by side; then how sure
+    they are."""
     topics = frame.sections(report.explored) if report.explored else ""
-    cards = [charts.card(block) for block in report.shown if not isinstance(block, blocks.Topics)]
+    results = [block for block in report.shown if not isinstance(block, blocks.Topics)]
+    findings = [charts.card(block) for block in results if block.title not in HOW_SURE]
+    doubts = [charts.card(block) for block in results if block.title in HOW_SURE]
     title = "What else was found" if topics else "What was found"
-    results = f'<h2>{title}</h2><div class="pair">{"".join(cards)}</div>' if cards else ""
-    return topics + results
+    return topics + _section(title, findings) + _section("How sure is it?", doubts)
 
 
-def _curves(curves: Curves, per: str, score_unit: str) -> str:
-    charts_text = "".join(
-        charts.card(block, *BOUND_AXIS) for block in training(curves, per, score_unit)
-    )
-    if not charts_text:
+HOW_SURE = (TITLE_OF_VERDICT, TITLE_OF_QUALITY)
+"""Titles of the blocks that say how good a fit is; they follow what it found."""
+
+
+def _section(title: str, cards: Sequence[str]) -> str:
+    """A heading above cards; "" without cards."""
+    if not cards:
         return ""
-    return f'<h2>Training</h2><div class="pair">{charts_text}</div>'
+    return f'<h2>{title}</h2><div class="cards">{"".join(cards)}</div>'
+
+
+def _next_steps(steps: Sequence[tuple[str, str]]) -> str:
+    """What can be done next, each with its command."""
+    if not steps:
+        return ""
+    rows = "".join(
+        f"<li>{escape(purpose)}: <code>{escape(command)}</code></li>" for purpose, command in steps
+    )
+    return f'<h2>What next</h2><section class="card"><ul class="next">{rows}</ul></section>'
+
+
+def _course(report: Report) -> str:
+    """The course of the fit, for experts: score, passes and time, and curves."""
+    curves = training(report.curves, report.per, report.score_unit)
+    cards = [charts.card(block, *BOUND_AXIS) for block in curves]
+    if not cards and not report.course:
+        return ""
+    tiles = _tiles(report.course)
+    return f'<h2>For experts: how the fit went</h2>{tiles}<div class="cards">{"".join(cards)}</div>'
 
 
 def training(curves: Curves, per: str, score_unit: str) -> list[blocks.Lines]:

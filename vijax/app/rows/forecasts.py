@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,20 @@ def longest_of_first(number: int, most: int) -> str:
     return f" The longest of {first}{number:,} sequences."
 
 
+def _title(columns: Sequence[str], sequence: str) -> str:
+    """The title of forecasts of some columns; `sequence` is "" where there is one alone.
+
+    >>> _title(["sales"], ""), _title(["x", "y"], "b")
+    ('Forecast of sales', 'Forecasts of sequence b')
+    """
+    if len(columns) > 1:
+        return f"Forecasts of sequence {sequence}" if sequence else "Forecasts"
+    title = f"Forecast of {columns[0]}"
+    if sequence:
+        title += f", sequence {sequence}"
+    return title
+
+
 def forecasts(run: FittedRun, data: Any = None, is_scaled: bool = True) -> list[Block]:
     """The next steps of the longest of the first sequences; none if they need inputs, which are
     unknown.
@@ -59,7 +74,7 @@ def forecasts(run: FittedRun, data: Any = None, is_scaled: bool = True) -> list[
     to_units = table_units(run.data.train).points if is_scaled else np.asarray
     parts = [(past, draws.mean(0)), *((unknown, end) for end in ends)]
     mean, low, high = (to_units(np.concatenate(part)).T[:MOST_COLUMNS] for part in parts)
-    name = (run.data.train.group_names or ("all",))[longest]
+    name = (run.data.train.group_names or ("",))[longest]
     times = sequence_times(run.data.train, longest)
     x = times.with_ahead(AHEAD)[steps - len(past) :]
     note = (
@@ -74,6 +89,6 @@ def forecasts(run: FittedRun, data: Any = None, is_scaled: bool = True) -> list[
         "columns",
         "the table of `vijax predict RUN --steps 20`",
     )
-    title = f"Forecasts of sequence {name}"
     columns = run.data.names[:MOST_COLUMNS]
+    title = _title(columns, name)
     return [Curves(title, times.label, columns, x, mean, low, high, note)]

@@ -62,14 +62,14 @@ class Draws:
         return np.quantile(self.values, p, axis=0)
 
     def interval(
-        self, level: float = 0.95
+        self, level: float = 0.9
     ) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, "N D"]]:
         """Low and high ends of central intervals that hold a value with probability `level`."""
         require(0 < level < 1, "level", "a probability between 0 and 1", level)
         low, high = self.quantile([0.5 - 0.5 * level, 0.5 + 0.5 * level])
         return low, high
 
-    def summary(self, level: float = 0.95) -> Transformed:
+    def summary(self, level: float = 0.9) -> Transformed:
         """Mean, standard deviation and interval of each column for each row; for a target of two
         classes the probability of the second class."""
         if self.classes is not None:

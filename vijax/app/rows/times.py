@@ -32,8 +32,14 @@ class Times(NamedTuple):
     at: Float[np.ndarray, " T"]
 
     def with_ahead(self, num_steps: int) -> Float[np.ndarray, " S"]:
-        """The times, and as many more as steps ahead, at the median distance."""
-        usual = float(np.median(np.diff(self.at))) if len(self.at) > 1 else 1.0
+        """The times, and as many more as steps ahead: at the mean distance if distances are nearly
+        equal, as of months, else at the median distance."""
+        distances = np.diff(self.at)
+        usual = 1.0
+        if len(distances):
+            usual = float(np.median(distances))
+        if len(distances) and distances.min() > 0 and distances.max() < 1.2 * distances.min():
+            usual = float(distances.mean())
         return np.concatenate([self.at, self.at[-1] + usual * np.arange(1, num_steps + 1)])
 
 

@@ -215,7 +215,9 @@ def picture(
 
         note = "The fitted density, and the histogram of the data."
         return views.histogram(title, x[:, 0], columns[0], density, note)
-    outlines = [(k, mean, cov) for k, (mean, cov) in enumerate(normals) if weights[k] > 1e-3]
+    # An outline of a component that holds no row would be a cluster that is not there.
+    occurring = set(np.asarray(labels).tolist())
+    outlines = [(k, mean, cov) for k, (mean, cov) in enumerate(normals) if k in occurring]
     if x.shape[1] == 1:
         x = np.concatenate([x, np.arange(len(x))[:, None]], axis=1)
         columns = (*columns, "row")
