@@ -173,7 +173,7 @@ def prior_influence(fit: Any, *, key: PRNGKeyArray, num_draws: int = 4000) -> Pr
     Raises:
       ValueError: a fit of another model.
 
-    >>> import vijax as vi
+    >>> import jax, vijax as vi
     >>> x = np.linspace(-1, 1, 20)
     >>> table = {"y": x + np.cos(9 * x), "x": x}
     >>> model = vi.glmm("y ~ x", table, priors={"x": ("normal", 0, 0.5)})

@@ -294,7 +294,7 @@ class _Learner:
             node = find_monotone(part)
             if node is None:
                 continue
-            if sum(map(_is_monotone, part.term)) > 1:
+            if sum(map(is_monotone, part.term)) > 1:
                 expected = "one mo(...) in a term"
                 raise self.reading.refuse(node, expected, ":".join(map(str, part.term)))
             size = self.statistics[str(node)].size
@@ -481,14 +481,15 @@ def _learn_polynomials(node: Call, reading: Reading) -> Numbers:
     return Numbers(node, tuple(map(str, range(degree))))
 
 
-def _is_monotone(node: Node) -> bool:
+def is_monotone(node: Node) -> bool:
+    """True for mo(x)."""
     return isinstance(node, Call) and node.function == "mo"
 
 
 def find_monotone(part: Part) -> Call | None:
     """The monotone factor of a part, or None."""
     for node in part.term:
-        if isinstance(node, Call) and _is_monotone(node):
+        if isinstance(node, Call) and is_monotone(node):
             return node
     return None
 

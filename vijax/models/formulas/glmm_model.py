@@ -190,6 +190,8 @@ class Glmm(Answers, Model):
             return arguments
         beta = np.stack([arguments[label] for label in form.labels], 1)
         shifts = np.einsum("spc,p->sc", beta.reshape(len(beta), -1, form.predictors), form.centre)
+        step_means = [mean for term in form.monotone for mean in term.centre]
+        shifts = shifts + (self._excess_steps(draws) @ np.array(step_means, float))[:, None]
         for i in range(form.cutpoints):
             arguments[f"threshold[{i}]"] = arguments[f"threshold[{i}]"] - shifts[:, 0]
         for i, label in enumerate(form.labels):

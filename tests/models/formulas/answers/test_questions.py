@@ -304,3 +304,18 @@ def test_odds_and_ratios_are_of_probabilities_and_means():
         ask(model, drawn(model), "x", "odds_ratio")
     with pytest.raises(ValueError, match='"difference" of predictors'):
         ask(model, drawn(model), "x", "ratio", scale="link")
+
+
+def test_values_of_monotone_terms_are_levels_as_they_rise():
+    table = {**TABLE, "size": RNG.choice(["small", "big", "huge"], N)}
+    model = vi.glmm("y ~ mo(size, levels=['small', 'big', 'huge']) + mo(grade) + x", table)
+    shares = np.linspace(0.2, 0.6, S)
+    names = ["simo_mo(size)", "simo_mo(grade)"]
+    more = {f"{name}[{k}]": (shares, 1 - shares)[k - 1] for name in names for k in (1, 2)}
+    draws = drawn(model, more)
+    found = ask(model, draws, {"size": None, "grade": "sequential"})
+    b, grade = draws.named["mo(size)"], draws.named["mo(grade)"]
+    steps = [2 * b * shares, 2 * b, 2 * grade * shares, 2 * grade * (1 - shares)]
+    np.testing.assert_allclose(found.draws, np.stack(steps, 1), rtol=1e-6, atol=1e-9)
+    contrasts = ["big - small", "huge - small", "1 - 0", "2 - 1"]
+    assert found.labels["contrast"].tolist() == contrasts

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from vijax.checks import require
-from vijax.data.formulas.design_columns import DesignColumns
+from vijax.data.formulas.design_columns import DesignColumns, is_monotone
 from vijax.data.formulas.functions import find_columns
 from vijax.data.schema.labels import Levels
 from vijax.data.schema.typed_columns import TypedColumn, TypedTable
@@ -109,7 +109,8 @@ def group_columns(model: Any) -> tuple[str, ...]:
 def find_variable(model: Any, name: str, argument: str) -> Variable:
     """A column of the formula as a variable; ValueError for another name.
 
-    Numbers are levels where terms read them as categories, `C(k)`, or as names of groups, alone."""
+    Numbers are levels where terms read them as categories, `C(k)`, as values of `mo(k)`, or as
+    names of groups, alone."""
     names = list(dict.fromkeys((*term_columns(model), *group_columns(model))))
     require(name in names, argument, f"columns of the terms, of {names}", repr(name))
     column = model.table.column("table", name)
@@ -125,11 +126,21 @@ def find_variable(model: Any, name: str, argument: str) -> Variable:
     if are_numbers:
         return Variable(name, column, model.weights)
     if not categories:
-        return Variable(name, column, model.weights, column.labels().levels())
+        levels = _monotone_levels(model, name) or column.labels().levels()
+        return Variable(name, column, model.weights, levels)
     category = categories[0]
     rows_of_zeros = np.flatnonzero(~category.contrast.matrix.any(1)).tolist()
     base = [*rows_of_zeros, 0][0]
     return Variable(name, column, model.weights, category.levels, base)
+
+
+def _monotone_levels(model: Any, name: str) -> Levels | None:
+    """The levels of a monotone term, as they rise; None without such a term, or for numbers."""
+    for terms in _all_terms(model):
+        for node in terms.numbers:
+            if is_monotone(node) and name in find_columns(node):
+                return terms.statistics[str(node)].levels
+    return None
 
 
 def _all_terms(model: Any) -> Iterator[DesignColumns]:
@@ -140,6 +151,6 @@ def _all_terms(model: Any) -> Iterator[DesignColumns]:
 
 
 def _number_columns(terms: DesignColumns) -> list[str]:
-    """The columns that terms read as numbers."""
-    nodes = [*terms.numbers, *terms.offsets]
-    return [name for node in nodes for name in find_columns(node)]
+    """The columns that terms read as numbers, but for values of monotone terms."""
+    numbers = [node for node in terms.numbers if not is_monotone(node)]
+    return [name for node in (*numbers, *terms.offsets) for name in find_columns(node)]

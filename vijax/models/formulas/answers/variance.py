@@ -103,16 +103,8 @@ def _shares(parts: Parts, residual: np.ndarray) -> dict[str, np.ndarray]:
 
 def _parts(scene: Means, row_moments: RowMoments | None) -> Parts:
     model, draws = scene.model, scene.draws
-    form, rows, weights = model.density_form, model.design.rows, model.weights
-    share = weights / weights.sum()
-    copies = form.predictors
-    common = np.zeros((scene.num_draws, copies))
-    if form.labels:
-        beta = np.stack([draws.named[label] for label in form.labels], 1)
-        beta = form.per_predictor(beta)[..., :copies]
-        x = rows.x - share @ rows.x
-        root = np.linalg.qr(np.sqrt(share)[:, None] * x, mode="r")
-        common = np.sum(np.einsum("ij,sjc->sic", root, beta) ** 2, 1)
+    rows, share = model.design.rows, model.weights / model.weights.sum()
+    common = _common_variance(scene)
     groups = {}
     for factor, z, factors in zip(
         model.design.factors, rows.z, scene.effect_factors(), strict=True
@@ -121,6 +113,28 @@ def _parts(scene: Means, row_moments: RowMoments | None) -> Parts:
         squares = [np.sum((root @ block) ** 2, (1, 2)) for block in factors[:copies]]
         groups[factor.name] = np.stack(squares, 1)
     return Parts(common, groups, _residual(model, draws, row_moments, common))
+
+
+def _common_variance(scene: Means) -> Float[np.ndarray, "S C"]:
+    """The weighted variance of the common predictors over rows, without offsets. Parts of rows are
+    joined without a difference of large numbers (Chan, Golub and LeVeque 1983, equation 2.1)."""
+    model = scene.model
+    rows = model.design.rows._replace(offset=np.zeros(len(model.weights)))
+    total = 0.0
+    mean = squares = np.zeros((scene.num_draws, model.density_form.predictors))
+    for places in scene.row_parts(rows):
+        weights = model.weights[places]
+        size = weights.sum()
+        if size == 0:
+            continue
+        eta = model.common_predictors(scene.draws, rows.part(places))
+        part_mean = np.einsum("snc,n->sc", eta, weights) / size
+        part_squares = np.einsum("snc,n->sc", (eta - part_mean[:, None]) ** 2, weights)
+        gap = part_mean - mean
+        squares = squares + part_squares + gap**2 * total * size / (total + size)
+        mean = mean + gap * size / (total + size)
+        total += size
+    return squares / total
 
 
 def _residual(
