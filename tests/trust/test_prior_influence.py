@@ -21,7 +21,7 @@ def test_the_move_of_a_normal_prior_is_that_of_normal_algebra(estimate, error, s
     assert found.is_reliable
     assert found.wide_mean == pytest.approx(wide_mean, abs=0.06 * np.sqrt(variance))
     moved = (mean - wide_mean) / np.sqrt(variance)
-    assert found.moved == pytest.approx(moved, abs=0.06)
+    assert found.large_shifts == pytest.approx(moved, abs=0.06)
 
 
 def posterior(estimate, error, sd):
@@ -52,7 +52,7 @@ def test_weights_that_fail_are_said_to_fail():
     x = 0.98 * np.random.default_rng(0).normal(size=4000)
     found = influence_of_priors({"x": ("normal", 0.0, 1.0)}, {"x": x})
     assert not found.rows[0].is_reliable
-    assert found.moved == ()
+    assert found.large_shifts == ()
     assert "could not be checked" in found.sentences()[0]
     assert "x  normal 0 1" in repr(found)
     assert "?" in repr(found)
@@ -82,7 +82,7 @@ def test_the_weights_say_what_a_fit_with_the_wider_prior_gives():
     narrow = {f"period[{k}]": ("normal", 0, 1) for k in "bcd"} | {"Intercept": ("normal", 0, 1.5)}
     fit = vi.auto(vi.glmm(formula, CATTLE, priors=narrow), key=jax.random.key(0))
     found = vi.trust.prior_influence(fit, key=jax.random.key(1))
-    assert [row.name for row in found.moved[:2]] == ["period[d]", "period[c]"]
+    assert [row.name for row in found.large_shifts[:2]] == ["period[d]", "period[c]"]
     for row in found.rows[1:4]:
         wide = {**narrow, row.name: ("normal", 0, 10)}
         again = vi.auto(vi.glmm(formula, CATTLE, priors=wide), key=jax.random.key(0)).summary()
@@ -90,5 +90,5 @@ def test_the_weights_say_what_a_fit_with_the_wider_prior_gives():
         assert row.wide_mean == pytest.approx(mean, abs=0.08 * row.sd)
     fit = vi.auto(vi.glmm("reaction ~ days + (days | subject)", SLEEP), key=jax.random.key(0))
     found = vi.trust.prior_influence(fit, key=jax.random.key(1))
-    assert found.moved == ()
+    assert found.large_shifts == ()
     assert found.unchecked == ("corr|subject",)

@@ -1,9 +1,9 @@
 """How far the priors of a regression by a formula move its estimates, by importance weights.
 
-With w(theta_s) = wide(theta_s) / prior(theta_s) at draws of the posterior, the weighted draws are of
-the posterior under the wide prior (Kallioinen, Paananen, Buerkner and Vehtari 2024, "Detecting and
-diagnosing prior and likelihood sensitivity with power-scaling", section 2.3). One prior is widened at
-a time, ten times, and the others stay as they are."""
+With w(theta_s) = wide(theta_s) / prior(theta_s) at draws of the posterior, the weighted draws are
+of the posterior under the wide prior (Kallioinen, Paananen, Buerkner and Vehtari 2024, "Detecting
+and diagnosing prior and likelihood sensitivity with power-scaling", section 2.3). One prior is
+widened at a time, ten times, and the others stay as they are."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vijax.verdict.psis import psis
 
 WIDER = 10.0
 """How many times wider a prior is made."""
-MOVED = 0.2
+LARGE = 0.2
 """Sds of the posterior. A prior that moves an estimate by more is named."""
 EVEN = 1.0
 """Nats. Ratios in a smaller range weigh the draws evenly, whatever their tail looks like."""
@@ -49,7 +49,7 @@ class Influence(NamedTuple):
       mean: posterior mean.
       sd: posterior standard deviation.
       wide_mean: posterior mean under the prior that is ten times wider.
-      moved: (mean - wide_mean) / sd.
+      shift: (mean - wide_mean) / sd.
       khat: shape of the tail of the weights.
       is_reliable: False where the weights fail, and the prior may have moved the estimate by any
         number.
@@ -60,7 +60,7 @@ class Influence(NamedTuple):
     mean: float
     sd: float
     wide_mean: float
-    moved: float
+    shift: float
     khat: float
     is_reliable: bool
 
@@ -78,13 +78,13 @@ class PriorInfluence:
     unchecked: tuple[str, ...]
 
     @property
-    def moved(self) -> tuple[Influence, ...]:
+    def large_shifts(self) -> tuple[Influence, ...]:
         """The estimates that their prior moves by more than .2 sd, furthest first."""
-        rows = [row for row in self.rows if row.is_reliable and abs(row.moved) > MOVED]
-        return tuple(sorted(rows, key=lambda row: -abs(row.moved)))
+        rows = [row for row in self.rows if row.is_reliable and abs(row.shift) > LARGE]
+        return tuple(sorted(rows, key=lambda row: -abs(row.shift)))
 
     @property
-    def unknown(self) -> tuple[Influence, ...]:
+    def unreliable(self) -> tuple[Influence, ...]:
         """The estimates for which the weights fail."""
         return tuple(row for row in self.rows if not row.is_reliable)
 
@@ -95,15 +95,15 @@ class PriorInfluence:
         >>> print(PriorInfluence((row,), ()).sentences()[0])
         The prior moved x by -0.72 sd: 1.5, and 1.79 under a prior ten times wider than normal 0 1.
         """
-        lines = [_sentence(row) for row in self.moved]
-        if self.unknown:
-            names = ", ".join(f"{row.name} ({row.khat:.2f})" for row in self.unknown)
+        lines = [_sentence(row) for row in self.large_shifts]
+        if self.unreliable:
+            names = ", ".join(f"{row.name} ({row.khat:.2f})" for row in self.unreliable)
             lines.append(
-                "Whether the prior moved an estimate could not be checked for (k-hat of the weights "
-                f"in parentheses): {names}. Fit with a wider prior to see."
+                "Whether the prior moved an estimate could not be checked for (k-hat of the "
+                f"weights in parentheses): {names}. Fit with a wider prior to see."
             )
         if not lines:
-            lines.append(f"No prior moved its estimate by more than {MOVED} sd.")
+            lines.append(f"No prior moved its estimate by more than {LARGE} sd.")
         return lines
 
     def __repr__(self) -> str:
@@ -131,16 +131,16 @@ def _prior_text(prior: Prior) -> str:
 
 def _cells(row: Influence) -> list[str]:
     numbers = [format_number(x, row.sd) for x in (row.mean, row.wide_mean)]
-    moved = f"{row.moved:.2f}"
+    shift = f"{row.shift:.2f}"
     if not row.is_reliable:
-        numbers[1] = moved = "?"
-    return [row.name, _prior_text(row.prior), *numbers, moved, f"{row.khat:.2f}"]
+        numbers[1] = shift = "?"
+    return [row.name, _prior_text(row.prior), *numbers, shift, f"{row.khat:.2f}"]
 
 
 def _sentence(row: Influence) -> str:
     mean, wide_mean = (format_number(x, row.sd, least=4) for x in (row.mean, row.wide_mean))
     return (
-        f"The prior moved {row.name} by {row.moved:.2f} sd: {mean}, and {wide_mean} under a prior "
+        f"The prior moved {row.name} by {row.shift:.2f} sd: {mean}, and {wide_mean} under a prior "
         f"ten times wider than {_prior_text(row.prior)}."
     )
 
@@ -179,7 +179,7 @@ def prior_influence(fit: Any, *, key: PRNGKeyArray, num_draws: int = 4000) -> Pr
     >>> model = vi.glmm("y ~ x", table, priors={"x": ("normal", 0, 0.5)})
     >>> fit = vi.auto(model, key=jax.random.key(0))
     >>> influence = prior_influence(fit, key=jax.random.key(1))
-    >>> [row.name for row in influence.moved]
+    >>> [row.name for row in influence.large_shifts]
     ['x']
     """
     model = getattr(fit.alg.spec.model.queries.get("predict"), "__self__", None)
@@ -213,7 +213,7 @@ def _influence(name: str, prior: Prior, wide: Prior, x: Float[np.ndarray, " S"])
     smoothed = psis(log_ratios)
     wide_mean = float(np.exp(smoothed.log_weights) @ x)
     has_draws = smoothed.khat <= limits.KHAT_RELIABLE and smoothed.ess >= FEWEST
-    moved = (mean - wide_mean) / sd
+    shift = (mean - wide_mean) / sd
     return Influence(
-        name, prior, mean, sd, wide_mean, moved, smoothed.khat, is_even or bool(has_draws)
+        name, prior, mean, sd, wide_mean, shift, smoothed.khat, is_even or bool(has_draws)
     )
