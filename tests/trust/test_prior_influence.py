@@ -21,7 +21,7 @@ def test_the_move_of_a_normal_prior_is_that_of_normal_algebra(estimate, error, s
     assert found.is_reliable
     assert found.wide_mean == pytest.approx(wide_mean, abs=0.06 * np.sqrt(variance))
     moved = (mean - wide_mean) / np.sqrt(variance)
-    assert found.large_shifts == pytest.approx(moved, abs=0.06)
+    assert found.shift == pytest.approx(moved, abs=0.06)
 
 
 def posterior(estimate, error, sd):
