@@ -8,7 +8,7 @@ from scipy import integrate, stats
 
 import vijax as vi
 from tests.models.mixed_tables import CATTLE, SLEEP
-from vijax.trust.prior_influence import influence_of_priors, widen
+from vijax.trust.priors import influence_of_priors, widen
 
 
 @pytest.mark.parametrize(("estimate", "error", "sd"), [(-1.6, 0.42, 1.0), (3.0, 0.5, 2.5)])

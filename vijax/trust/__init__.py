@@ -22,9 +22,9 @@ from vijax.trust.compare import compare as compare
 from vijax.trust.loo import Elpd as Elpd
 from vijax.trust.loo import loo as loo
 from vijax.trust.loo import waic as waic
-from vijax.trust.prior_influence import Influence as Influence
-from vijax.trust.prior_influence import PriorInfluence as PriorInfluence
-from vijax.trust.prior_influence import prior_influence as prior_influence
+from vijax.trust.priors import Influence as Influence
+from vijax.trust.priors import PriorInfluence as PriorInfluence
+from vijax.trust.priors import prior_influence as prior_influence
 from vijax.trust.search_k import Searched as Searched
 from vijax.trust.search_k import search_k as search_k
 from vijax.verdict.psis import Smoothed as Smoothed

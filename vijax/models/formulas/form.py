@@ -341,10 +341,7 @@ class Form:
 
     def log_prior(self, values: Mapping[str, Any]) -> Float[Array, ""]:
         """Log prior of the unknowns, with the Jacobian of their units."""
-        by_name = self.named(values) | self._intercepts_at_centre(values)
-        for i in range(self.cutpoints):
-            by_name[f"threshold[{i}]"] = self.aux(values)["threshold"][i]
-        by_name |= {term.name: values[STEPS + term.label] for term in self.monotone}
+        by_name = self.prior_arguments(values)
         total = jnp.asarray(self.constant, jnp.result_type(float))
         for name, prior in dict(self.priors).items():
             if name.startswith("corr|"):
@@ -357,6 +354,14 @@ class Form:
             else:
                 total += log_prob(prior, by_name[name])
         return total
+
+    def prior_arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The numbers of which the priors are, by name: unknowns, but intercepts and cutpoints at
+        the means of all columns."""
+        by_name = self.named(values) | self._intercepts_at_centre(values)
+        for i in range(self.cutpoints):
+            by_name[f"threshold[{i}]"] = self.aux(values)["threshold"][i]
+        return by_name | {term.name: values[STEPS + term.label] for term in self.monotone}
 
     def _intercepts_at_centre(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The predictors at the means of all columns, where the priors of intercepts hold."""

@@ -184,20 +184,9 @@ class Glmm(Answers, Model):
     def prior_arguments(self, draws: Draws) -> dict[str, Float[np.ndarray, " S"]]:
         """The numbers of which the priors are, at draws, by name: the unknowns, but intercepts and
         cutpoints at the means of all columns."""
-        form = self.density_form
-        arguments = {name: np.asarray(x, float) for name, x in draws.named.items()}
-        if not form.labels:
-            return arguments
-        beta = np.stack([arguments[label] for label in form.labels], 1)
-        shifts = np.einsum("spc,p->sc", beta.reshape(len(beta), -1, form.predictors), form.centre)
-        step_means = [mean for term in form.monotone for mean in term.centre]
-        shifts = shifts + (self._excess_steps(draws) @ np.array(step_means, float))[:, None]
-        for i in range(form.cutpoints):
-            arguments[f"threshold[{i}]"] = arguments[f"threshold[{i}]"] - shifts[:, 0]
-        for i, label in enumerate(form.labels):
-            if label.partition("[")[0] == "Intercept":  # its column is one, as its mean
-                arguments[label] = shifts[:, i % form.predictors]
-        return arguments
+        read = lambda _: quick_jit(jax.vmap(self.density_form.prior_arguments))
+        arguments = cached_program(self.log_density, "prior arguments", read)(draws.values)
+        return {name: np.asarray(x, float) for name, x in arguments.items()}
 
     def _read_unknowns(self, fit: Any, z: Any) -> Draws:
         """The unknowns at draws of q, without effects of groups."""

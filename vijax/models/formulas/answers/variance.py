@@ -104,6 +104,7 @@ def _shares(parts: Parts, residual: np.ndarray) -> dict[str, np.ndarray]:
 def _parts(scene: Means, row_moments: RowMoments | None) -> Parts:
     model, draws = scene.model, scene.draws
     rows, share = model.design.rows, model.weights / model.weights.sum()
+    copies = model.density_form.predictors
     common = _common_variance(scene)
     groups = {}
     for factor, z, factors in zip(
@@ -119,15 +120,16 @@ def _common_variance(scene: Means) -> Float[np.ndarray, "S C"]:
     """The weighted variance of the common predictors over rows, without offsets. Parts of rows are
     joined without a difference of large numbers (Chan, Golub and LeVeque 1983, equation 2.1)."""
     model = scene.model
-    rows = model.design.rows._replace(offset=np.zeros(len(model.weights)))
+    rows, copies = model.design.rows, model.density_form.predictors
+    rows = rows._replace(offset=np.zeros_like(rows.offset))
     total = 0.0
-    mean = squares = np.zeros((scene.num_draws, model.density_form.predictors))
+    mean = squares = np.zeros((scene.num_draws, copies))
     for places in scene.row_parts(rows):
         weights = model.weights[places]
         size = weights.sum()
         if size == 0:
             continue
-        eta = model.common_predictors(scene.draws, rows.part(places))
+        eta = model.common_predictors(scene.draws, rows.part(places))[..., :copies]
         part_mean = np.einsum("snc,n->sc", eta, weights) / size
         part_squares = np.einsum("snc,n->sc", (eta - part_mean[:, None]) ** 2, weights)
         gap = part_mean - mean
