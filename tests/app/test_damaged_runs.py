@@ -227,12 +227,13 @@ def test_the_posterior_of_another_run_is_not_that_of_this_one(documents, tmp_pat
     assert main(["report", str(copy)]) == 0
 
 
-def test_a_result_of_an_earlier_version_is_read(rows, tmp_path):
+def test_a_result_that_does_not_name_its_run_is_damaged(rows, tmp_path, capsys):
     copy = shutil.copytree(rows, tmp_path / "run")
     known = read_json(copy / "result.json", "")
     del known["run"]
     (copy / "result.json").write_text(json.dumps(known))
-    assert main(["summary", str(copy)]) == 0
+    assert main(["summary", str(copy)]) != 0
+    assert "it does not say of which run it is" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", DAMAGES)

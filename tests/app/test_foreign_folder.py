@@ -13,6 +13,7 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 from vijax.app.cli import main
+from vijax.app.folder.run_folder import DATA_CHECKSUMS
 from vijax.app.plan.config import load_config, write_toml
 from vijax.app.report.pages import _page, _topic_page, read_run, summary_text, write_pages
 from vijax.evaluate import metrics
@@ -77,8 +78,8 @@ TOPICS = {
     "kind": "Topics",
     "title": EVIL,
     "topics": [
-        [0, 0.6, [EVIL, "b"], [0.5, 0.1], [0.1, 0.2], [[EVIL, EVIL, 0.9]]],
-        [1, 0.4, ["c", EVIL], [0.3, 0.1], [-0.3, 0.5], []],
+        [0, 0.6, [EVIL, "b"], [0.5, 0.1], [0.1, 0.2], [[EVIL, EVIL, 0.9]], 0.3, EVIL],
+        [1, 0.4, ["c", EVIL], [0.3, 0.1], [-0.3, 0.5], [], None, ""],
     ],
     "distances": [[0.0, 0.7], [0.7, 0.0]],
     "note": EVIL,
@@ -171,8 +172,11 @@ BLOCKS = [
     },
 ]
 RESULT = {
+    "run": {DATA_CHECKSUMS: {"sha256": EVIL}},
     "status": EVIL,
     "step": 2,
+    "skipped": 0,
+    "usable": True,
     "seconds": 1.5,
     "score": [-1.0, 0.1],
     "score_text": f"-1.0 nats per {EVIL}",
@@ -332,7 +336,10 @@ def test_anything_in_the_facts_of_the_data_is_refused_or_shown_as_text(tmp_path,
     folder = folder_of(tmp_path / "run", model, result_of(model))
     refused = []
     for path in places(FACTS[model]):
-        (folder / "data.json").write_text(json.dumps(put(FACTS[model], path, wrong)))
+        facts = put(FACTS[model], path, wrong)
+        noted = {DATA_CHECKSUMS: {"sha256": str(facts["sha256"])}}
+        (folder / "data.json").write_text(json.dumps(facts))
+        (folder / "result.json").write_text(json.dumps(result_of(model) | {"run": noted}))
         try:
             run = read_run(folder)
             page = _page(run, metrics.read_curves(folder / "metrics.jsonl"), _topic_page(run))

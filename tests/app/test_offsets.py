@@ -114,7 +114,7 @@ def test_zero_keeps_its_place_where_it_has_one():
         ValueError, match=r"model\.offset: expected none, for a target of poisson_log, got 3\.0"
     ):
         with_offset(make("poisson_log", offset=3.0), "count", train)
-    assert get_offset(make("gaussian")) == 0.0  # a run of an earlier version
+    assert get_offset(make("gaussian")) == 0.0
     found = {"prediction": np.ones(2, np.float32)}
     assert add_offset(found, make("gaussian")) is found
     assert add_offset(found, make("gaussian", offset=FAR))["prediction"].dtype == np.float64

@@ -1,6 +1,5 @@
 """The loop: what an interrupt does."""
 
-import pickle
 import signal
 
 import jax
@@ -180,8 +179,3 @@ def test_other_values_of_points_are_fitted_by_the_same_programs():
         run(vi.cavi(model), hyper={"priors": other["prior"]})
     with pytest.raises(ValueError, match=r"hyper\['prior'\]: expected values of the shapes"):
         run(vi.cavi(model), hyper={"prior": 1.0})
-
-
-def test_a_fit_that_an_older_vijax_pickled_is_refused():
-    with pytest.raises(ImportError, match=r"a fit of an older vijax.*Fit again"):
-        pickle.loads(b"cvijax.result\nFit\n.")

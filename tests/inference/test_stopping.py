@@ -216,8 +216,8 @@ def test_noise_far_above_tol_is_not_taken_for_convergence():
     assert fit.status is vi.Status.FINISHED
 
 
-def test_a_checkpoint_of_before_is_refused_in_words(unbroken, tmp_path):
-    """A state without a watch, as earlier versions left them."""
+def test_a_checkpoint_of_another_version_is_refused_in_words(unbroken, tmp_path):
+    """Such as one without a watch."""
     _, fit = unbroken
     before = collections.namedtuple(
         "Before", [name for name in fit.state._fields if name != "watch"]

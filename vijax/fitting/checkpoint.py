@@ -205,15 +205,6 @@ def latest_config(folder: str | Path) -> Mapping[str, Any] | None:
     return None
 
 
-def latest_places(folder: str | Path) -> tuple[str, ...]:
-    """The places of the arrays in the tree of the newest complete checkpoint, such as
-    `.posterior['z'].linear`; () without a checkpoint."""
-    for path in checkpoint_files(folder):
-        with contextlib.suppress(CheckpointError):
-            return tuple(str(info["path"]) for info in _read(path)[2])
-    return ()
-
-
 # --- files ----------------------------------------------------------------------------------------
 def _write_error(path: Path, error: OSError) -> str:
     """The message of a checkpoint that could not be written."""

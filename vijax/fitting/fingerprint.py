@@ -53,8 +53,8 @@ class Mark:
         return np.array([*self.data[:2], first, (second & 0xFFFF) | WITH_WORDS << 16], np.uint32)
 
     def matches(self, stored: np.ndarray) -> bool:
-        """True where a state is of these data. States of earlier releases, and of arrays, have no
-        names: their data alone are compared."""
+        """True where a state is of these data. States of arrays have no names: their data
+        alone are compared."""
         if self.words is None and _has_words(stored):
             return np.array_equal(stored[:2], self.data[:2])
         return np.array_equal(stored, self.numbers) or np.array_equal(stored, self.data)

@@ -193,10 +193,6 @@ def check_same_data(folders: Sequence[Path], configs: Sequence[Config] | None = 
             _without_scaling(facts, config)
             for facts, config in zip(all_facts, configs, strict=True)
         ]
-    if not all(UNITS in facts for facts in all_facts):  # one is of an earlier version
-        all_facts = [
-            {key: value for key, value in facts.items() if key != UNITS} for facts in all_facts
-        ]
     first = all_facts[0]
     for folder, facts in zip(folders, all_facts, strict=True):
         changed = [key for key in {**first, **facts} if first.get(key) != facts.get(key)]

@@ -418,9 +418,8 @@ def _edge(value: Any) -> tuple[int, int, float]:
 def _topic(value: Any) -> Any:
     from vijax.topics.summary import Document, Topic
 
-    # Earlier versions had no coherence.
-    number, share, words, probabilities, (x, y), documents, *optional = value
-    coherence = _number(optional[0]) if optional else None
+    number, share, words, probabilities, (x, y), documents, coherence, _ = value
+    coherence = _number(coherence)
     return Topic(
         number=int(number),
         share=float(share or 0.0),

@@ -77,7 +77,7 @@ def read_end(folder: Path) -> dict[str, Any] | None:
     path = folder / "result.json"
     if not path.is_file():
         return None
-    contents = {"skipped": 0, "usable": True} | read_json(path, _rewrite_remedy(folder))
+    contents = read_json(path, _rewrite_remedy(folder))
     _check_same_run(folder, contents.get(RUN))
     try:
         return {name: read(contents[name]) for name, read in END.items()}
@@ -88,10 +88,7 @@ def read_end(folder: Path) -> dict[str, Any] | None:
 
 
 def _check_same_run(folder: Path, noted: Any) -> None:
-    """Raises a `DamagedError` if result.json is of another run, by its settings or data. Files of
-    earlier versions do not tell."""
-    if noted is None:
-        return
+    """Raises a `DamagedError` if result.json is of another run, by its settings or data."""
     path = folder / "result.json"
     if not isinstance(noted, dict):
         raise DamagedError(
@@ -111,7 +108,7 @@ def _check_same_run(folder: Path, noted: Any) -> None:
             f"{path}: the file of another run: its {key} is {run_value!r}, and {other_value!r} here"
         )
         raise DamagedError(fault, _rewrite_remedy(folder))
-    if noted.get(DATA_CHECKSUMS, settings[DATA_CHECKSUMS]) != settings[DATA_CHECKSUMS]:
+    if noted.get(DATA_CHECKSUMS) != settings[DATA_CHECKSUMS]:
         raise DamagedError(
             f"{path}: the file of another run: it is of other data than data.json",
             _rewrite_remedy(folder),

@@ -35,7 +35,6 @@ from typing import Any
 
 import jax
 
-from vijax.app.folder.earlier import earlier_noise, with_earlier_noise
 from vijax.app.plan.config import Config, ConfigError, differing_keys, load_config, write_toml
 from vijax.app.plan.plan import Plan
 from vijax.app.settings.toml_source import NotTomlError
@@ -77,7 +76,7 @@ def read_run_config(folder: Path) -> Config:
             f"began, nothing of it was saved; begin it again: vijax fit CONFIG.toml --out {folder}"
         )
     try:
-        return with_earlier_noise(folder, load_config(path))
+        return load_config(path)
     except NotTomlError as error:
         resume_hint = ""
         if is_saved:
@@ -153,9 +152,10 @@ def read_data_files(folder: Path, config: Config) -> Data | None:
     """
     source = config.listing.source
     data = source.kept(folder)
-    sums = read_facts(folder).get(KEPT, {})  # a run of an earlier version has none
+    sums = read_facts(folder).get(KEPT)
     if not isinstance(sums, dict):
-        sums = {}
+        fault = f"{folder / 'data.json'}: damaged: it has no checksums of the run's files"
+        raise DamagedError(fault, facts_remedy(folder))
     for name, checksum_then in sums.items():
         path = folder / Path(name).name
         if not path.is_file() or checksum(path) != checksum_then:
@@ -182,8 +182,6 @@ def check_same_data(folder: Path, plan: Plan) -> None:
     then = read_facts(folder)
     facts = _data_facts(plan)
     then.pop(KEPT, None)
-    if UNITS not in then:  # a run of an earlier version
-        facts.pop(UNITS)
     if then != facts:
         differing = [key for key in facts if then.get(key) != facts[key]]
         changed = ", ".join(f"{key}: {then.get(key)} then, {facts[key]} now" for key in differing)
@@ -202,8 +200,8 @@ def latest_checkpoint(
 
     def check(settings: Mapping[str, Any]) -> None:
         earlier = dict(settings)
-        _check_same_facts(folder, earlier.pop(DATA_CHECKSUMS, None))
-        differing = differing_keys({**earlier, **earlier_noise(folder, earlier)}, flatten(config))
+        _check_same_facts(folder, earlier.pop(DATA_CHECKSUMS, {}))
+        differing = differing_keys(earlier, flatten(config))
         if differing:
             listed = "; ".join(
                 f"{key} was {value_then!r} and is {value!r}"
@@ -227,11 +225,8 @@ def _checksums_of_data(folder: Path) -> dict[str, str]:
     return {name: str(facts[name]) for name in ("sha256", UNITS) if name in facts}
 
 
-def _check_same_facts(folder: Path, noted: Mapping[str, str] | None) -> None:
-    """Raises a `DamagedError` if data.json is of other data than the checkpoints. Checkpoints of
-    earlier versions do not tell."""
-    if noted is None:
-        return
+def _check_same_facts(folder: Path, noted: Mapping[str, str]) -> None:
+    """Raises a `DamagedError` if data.json is of other data than the checkpoints."""
     sums = _checksums_of_data(folder)
     if any(sums.get(name, value) != value for name, value in noted.items()):
         fault = (

@@ -31,7 +31,7 @@ MOVABLE = ("gaussian", "student_t")
 
 
 def get_offset(settings: Any) -> float:
-    """The offset of a model's target; 0 without one, as in runs of earlier versions.
+    """The offset of a model's target; 0 without one.
 
     >>> import types
     >>> get_offset(types.SimpleNamespace(offset=7.5)), get_offset(None)

@@ -480,11 +480,8 @@ def _keep(folder: Path, data: Data) -> None:
 
 
 def _load_stand_in(folder: Path) -> Data | None:
-    """A table of zeros with as many rows as the run's, for its model and the shapes of its state.
-    None for a run of an earlier version, which has kept nothing."""
+    """A table of zeros with the run's rows, for its model and the shapes of its state."""
     path = folder / COLUMNS
-    if not path.is_file():
-        return None
     try:
         return Data(_stand_in(json.loads(path.read_text(encoding="utf-8"))), None)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
