@@ -450,3 +450,11 @@ def test_a_model_of_texts_does_not_take_users_for_texts(movies, capsys):
         "users" in said
     )
     assert "vijax fit hpf" in said
+
+
+@pytest.mark.parametrize("settings", [[], ["--set", "data.user=user", "data.item=item"]])
+def test_json_lines_of_ratings_get_the_line_that_makes_a_table(tmp_path, capsys, settings):
+    path = tmp_path / "o.jsonl"
+    path.write_text('{"user": "a", "item": "x"}\n{"user": "b", "item": "y"}\n')
+    assert main(["fit", "hpf", "--data", str(path), *settings]) == 2
+    assert "got JSON lines with 'user', 'item'. Write it as a table" in capsys.readouterr().err

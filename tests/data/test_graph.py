@@ -20,7 +20,7 @@ def path(tmp_path):
     return tmp_path / "graph.csv"
 
 
-LIST = "source,target,weight\n007,b,2\nb,007,1\nb,c,\nc,c,4\nd,c,0\n"
+LIST = "source,target,weight\n007,b,2\n007,b,1\nb,c,\nc,c,4\nd,c,0\n"
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ LIST = "source,target,weight\n007,b,2\nb,007,1\nb,c,\nc,c,4\nd,c,0\n"
         ({"counts": True}, [[0, 3, 0, 0], [3, 0, NAN, 0], [0, NAN, 0, 0], [0, 0, 0, 0]]),
         (
             {"counts": True, "directed": True},
-            [[0, 2, 0, 0], [1, 0, NAN, 0], [0, 0, 0, 0], [0, 0, 0, 0]],
+            [[0, 3, 0, 0], [0, 0, NAN, 0], [0, 0, 0, 0], [0, 0, 0, 0]],
         ),
     ],
 )
@@ -53,6 +53,20 @@ def test_edges_in_both_directions_count_once(path):
     np.testing.assert_array_equal(
         read(path, "source,target\na,b\nb,a\na,b\nb,c\n").x, [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
     )
+
+
+@pytest.mark.parametrize("extra", ["c,a,1", "b,c,1", "a,b,2"])
+def test_counts_of_a_pair_do_not_depend_on_other_rows(path, extra):
+    """One more row turned a list in both directions into one in which all counts are doubled."""
+    both = "source,target,weight\na,b,2\nb,a,2\nc,d,3\nd,c,3\n"
+    graph = read(path, both, counts=True)
+    assert (graph.x[0, 1], graph.x[2, 3]) == (2, 3)
+    assert graph.notes[0].startswith("All 2 pairs are listed in both directions")
+    with pytest.raises(
+        ValueError, match=r"2 pairs in both directions, 'a' and 'b'.*list each pair"
+    ):
+        read(path, both + extra + "\n", counts=True)
+    assert read(path, both + extra + "\n", counts=True, directed=True).x[2, 3] == 3
 
 
 @pytest.mark.parametrize(

@@ -254,3 +254,12 @@ def test_a_missing_user_in_memory_is_named():
 def test_a_named_column_of_texts_goes_before_users_and_items(tmp_path):
     path = written(tmp_path, "user,item,words\na,x,cat dog\nb,y,dog cat\n")
     assert read(path, column="words").vocabulary == ("cat", "dog")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_a_rating_is_not_below_itself_in_any_type(dtype):
+    """3.6 in float32 is less than 3.6 in float64."""
+    rating = np.array([3.6, 1.0, 3.6, 4.2], dtype)
+    table = {"user": list("aabb"), "item": list("xyxy"), "rating": rating}
+    assert ratings(table, least=3.6).num_tokens == 3
+    assert ratings(table, least=3.7).num_tokens == 1

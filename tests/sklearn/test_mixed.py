@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from sklearn.base import clone
+from sklearn.metrics import get_scorer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -148,8 +149,8 @@ def test_classes_have_probabilities():
     order = ["low", "mid", "high"]
     ranked = vs.MixedModelClassifier("~ x", family="cumulative", random_state=0, max_gradients=600)
     ranked.fit(TABLE, y.cat.set_categories(order, ordered=True))
-    assert ranked.classes_.tolist() == order
-    p = ranked.predict_proba(TABLE)
+    assert (ranked.order_.tolist(), ranked.classes_.tolist()) == (order, sorted(order))
+    p = ranked.predict_proba(TABLE)[:, [1, 2, 0]]
     np.testing.assert_allclose(p.sum(1), 1)
     assert np.all(np.diff(p[np.argsort(TABLE.x), 0]) <= 0)
     assert ranked.score(TABLE, y) > 0.7
@@ -250,9 +251,12 @@ def test_ordered_classes_of_text_need_an_order():
         vs.MixedModelClassifier("~ x", order=["low", "mid", "high"]).fit(TABLE, y)
     order = ["low", "mid", "high"]
     model = vs.MixedModelClassifier("~ x", **settings, order=order).fit(TABLE, y)
-    assert model.classes_.tolist() == order
+    assert model.order_.tolist() == order
     numbers = np.searchsorted([-1, 1], Y)
+    by_number = vs.MixedModelClassifier("~ x", **settings).fit(TABLE, numbers)
     np.testing.assert_array_equal(
-        model.predict_proba(TABLE),
-        vs.MixedModelClassifier("~ x", **settings).fit(TABLE, numbers).predict_proba(TABLE),
+        model.predict_proba(TABLE)[:, [1, 2, 0]], by_number.predict_proba(TABLE)
     )
+    np.testing.assert_array_equal(model.predict(TABLE), np.array(order)[by_number.predict(TABLE)])
+    loss = get_scorer("neg_log_loss")  # reads the columns of sorted classes
+    assert loss(model, TABLE, y) == pytest.approx(loss(by_number, TABLE, numbers))

@@ -225,7 +225,9 @@ class MixedModelClassifier(ClassifierMixin, _FormulaEstimator):
       order: for "cumulative" the classes as they rise; text without an order is refused.
 
     Attributes:
-      classes_: the classes; for "cumulative" in their order.
+      classes_: the classes, sorted: the columns of `predict_proba`, as scikit-learn's scores read
+        them.
+      order_: for "cumulative" the classes as they rise.
       summary_, verdict_, model_, fit_: as in `MixedModelRegressor`.
 
     >>> import pytest; pandas = pytest.importorskip("pandas")
@@ -253,11 +255,12 @@ class MixedModelClassifier(ClassifierMixin, _FormulaEstimator):
         check_classification_targets(y)
         _, _, weighted_y = weigh_rows(np.arange(len(frame)), sample_weight, y)
         self.classes_ = np.unique(weighted_y)
+        rising = self.classes_
         if is_ordered:
             present = set(self.classes_)
-            self.classes_ = np.array([label for label in categories if label in present])
+            rising = np.array([label for label in categories if label in present])
         elif self.family == "cumulative":
-            self.classes_ = _order_classes(self.classes_, self.order)
+            rising = _order_classes(self.classes_, self.order)
         expected = 'None, but for family "cumulative"'
         is_needless = self.family != "cumulative" and self.order is not None
         require(not is_needless, "order", expected, self.order)
@@ -265,8 +268,9 @@ class MixedModelClassifier(ClassifierMixin, _FormulaEstimator):
             raise ValueError(
                 f"Classifier can't train when only one class is present: {self.classes_}."
             )
-        numbers = _class_numbers(y, self.classes_)
+        numbers = _class_numbers(y, rising)
         if self.family == "cumulative":
+            self.order_ = rising
             self._fit_table("cumulative", frame, numbers, sample_weight)
         elif len(self.classes_) == 2:
             self._fit_table("bernoulli", frame, numbers, sample_weight)
@@ -277,9 +281,14 @@ class MixedModelClassifier(ClassifierMixin, _FormulaEstimator):
         return self
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "rows classes"]:
-        """The probability of each class, all unknowns integrated over their posterior."""
+        """The probability of each class of `classes_`, all unknowns integrated over their
+        posterior."""
         probs = self._mean_response(X)
-        return np.stack([1 - probs, probs], 1) if probs.ndim == 1 else probs
+        if probs.ndim == 1:
+            probs = np.stack([1 - probs, probs], 1)
+        if self.family != "cumulative":
+            return probs
+        return probs[:, _class_numbers(self.classes_, self.order_)]
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""

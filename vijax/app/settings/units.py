@@ -76,8 +76,22 @@ class Units(NamedTuple):
         return np.vstack([np.hstack([inverse, np.zeros((size, 1))]), last])
 
     def note(self, text: str = "") -> str:
-        """A note on a quantity in standardised units."""
-        return f"{text} {STANDARDISED}".strip() if self.scaled else text
+        """A note on a quantity in the units of the fit.
+
+        >>> Units(np.zeros(2), np.array([3.0, 3.0]), True).note()
+        'In units of columns less their means, divided by one number for all, 3.'
+        """
+        if not self.scaled:
+            return text
+        unit = STANDARDISED
+        if np.all(self.deviation == 1):
+            unit = "In units of columns less their means."
+        elif len(self.deviation) > 1 and np.all(self.deviation == self.deviation[0]):
+            unit = (
+                "In units of columns less their means, divided by one number for all, "
+                f"{self.deviation[0]:.4g}."
+            )
+        return f"{text} {unit}".strip()
 
 
 def log_scales(table: Any) -> Float[np.ndarray, " N"]:

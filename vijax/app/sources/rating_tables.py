@@ -26,7 +26,7 @@ from vijax.data.reading.store import is_address
 from vijax.data.schema.cells import column_names
 from vijax.data.tables.columns import as_numbers
 from vijax.data.tables.table_files import read_columns
-from vijax.data.texts.text_files import DEFAULT_COLUMN
+from vijax.data.texts.text_files import DEFAULT_COLUMN, jsonl_records
 
 ROLES = ("user", "item", "count", "time", "least")
 TABLES = ("ratings", "csv", "parquet", "sheet")
@@ -83,6 +83,7 @@ def has_ratings(section: RatingData, source: Any = None) -> bool:
     roles = named_roles(section)
     names = _columns(section, source)
     if not names:
+        _refuse_json_lines(section, source, roles)
         if roles and isinstance(source, str | Path):
             keys = ", ".join(f"data.{name}" for name in roles)
             raise ConfigError(
@@ -100,6 +101,23 @@ def has_ratings(section: RatingData, source: Any = None) -> bool:
         f"{place}: expected columns of users and of items, got {listed(names, 30)}. Name them: "
         "--set data.user=COLUMN "
         "data.item=COLUMN. (A table of texts, each a user: --set data.column=COLUMN.)"
+    )
+
+
+def _refuse_json_lines(section: RatingData, source: Any, roles: Mapping[str, Any]) -> None:
+    """Raises a `ConfigError` on JSON lines of users and items, with the line that makes a table."""
+    if not isinstance(source, str | Path) or section.column is not None or is_url(source):
+        return
+    path = Path(source).expanduser()
+    if not path.is_file() or guess_format(path) != "jsonl":
+        return
+    names = jsonl_records(path, read_dialect(section)).names
+    if not roles and not looks_like_ratings(names):
+        return
+    raise ConfigError(
+        f"{source}: expected a table of users and items, got JSON lines with {listed(names, 30)}. "
+        f'Write it as a table: python -c "import pandas; pandas.read_json({path.name!r}, lines=True, '
+        "dtype=False).to_csv('ratings.csv', index=False)\""
     )
 
 

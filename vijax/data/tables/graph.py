@@ -85,7 +85,7 @@ def make_graph(
 
     In an edge list a pair with a weight of 0 has no edge, like a pair that is not listed; a pair
     with a missing weight was not observed. Edges of an undirected graph may be listed once or in
-    both directions.
+    both directions; of counts all once, or all in both directions with equal counts.
 
     Raises:
       DataError: neither an edge list nor a square matrix; weights that are no edges or counts; an
@@ -130,8 +130,11 @@ def _read_edges(
     if (loops := rows == columns).any():
         notes.add(f"Edges from a node to itself are left out ({int(loops.sum())} such).")
     is_edge = ~loops
-    x = _matrix(rows[is_edge], columns[is_edge], weights[is_edge], len(names), choice)
-    return names, x
+    edges = rows[is_edge], columns[is_edge], weights[is_edge]
+    x = _sum_weights(*edges, len(names))
+    if not choice.directed:
+        x = _join_directions(x, names, choice, where, notes)
+    return names, x if choice.counts else np.minimum(x, 1.0)
 
 
 def _weights(columns: Columns, choice: GraphChoice, where: str) -> Float[np.ndarray, " E"]:
@@ -144,19 +147,48 @@ def _weights(columns: Columns, choice: GraphChoice, where: str) -> Float[np.ndar
     return weights
 
 
-def _matrix(
+def _sum_weights(
     rows: Int[np.ndarray, " E"],
     columns: Int[np.ndarray, " E"],
     weights: Float[np.ndarray, " E"],
     size: int,
-    choice: GraphChoice,
 ) -> Float[np.ndarray, "N N"]:
-    """Sums of weights by pair; a pair with a missing weight is not observed."""
+    """Sums of weights from node to node; a pair with a missing weight is not observed."""
     x = np.zeros((size, size))
     np.add.at(x, (rows, columns), weights)
-    if not choice.directed and not np.array_equal(x, x.T, equal_nan=True):
-        x = x + x.T
-    return x if choice.counts else np.minimum(x, 1.0)
+    return x
+
+
+def _join_directions(
+    x: Float[np.ndarray, "N N"],
+    names: Sequence[str],
+    choice: GraphChoice,
+    where: str,
+    notes: Notes,
+) -> Float[np.ndarray, "N N"]:
+    """The symmetric matrix of an undirected graph. Edges are listed once or all of them twice. Of
+    counts anything between is refused: one more row must not change what the others mean."""
+    is_listed = x != 0
+    listed_twice = np.argwhere(np.triu(is_listed & is_listed.T))
+    if np.array_equal(x, x.T, equal_nan=True):
+        if choice.counts and len(listed_twice):
+            notes.add(
+                f"All {len(listed_twice):,} pairs are listed in both directions with equal "
+                "weights: each counts once."
+            )
+        return x
+    if choice.counts and len(listed_twice):
+        i, j = listed_twice[0]
+        actual = (
+            f"{len(listed_twice):,} pairs in both directions, {names[i]!r} and {names[j]!r} among "
+            f"them ({x[i, j]:g} and {x[j, i]:g}), in a list that is not the same in both"
+        )
+        remedy = (
+            "list each pair once, with its count, or every pair in both directions with equal "
+            "counts, or set model.directed = true"
+        )
+        raise fail(where, "an undirected graph of counts", actual, remedy)
+    return x + x.T
 
 
 # --- matrices -------------------------------------------------------------------------------------
