@@ -390,8 +390,8 @@ def _check_header(header: list[str], where: str, notes: Notes) -> None:
         )
         return
     remedy = (
-        "write the names of the columns in a line above; names that are numbers look like a row, so "
-        "names have a letter (of the nodes of a graph: n000, n001, ..., or give a list of edges)"
+        "write the names of the columns in a line above; names that are numbers look like a row, "
+        "so names have a letter (of the nodes of a graph: n000, n001, ..., or give a list of edges)"
     )
     raise fail(where, "a header line of names", f"numbers: {listed(header)}", remedy)
 
