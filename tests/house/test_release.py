@@ -158,6 +158,13 @@ def test_extras_for_accelerators_are_those_of_jax():
     assert set(re.findall(r"[\w]+(?=[,\]])", extras["all"][0])) == set(extras) - unlisted
 
 
+def test_the_page_on_installing_lists_every_extra():
+    page = (ROOT / "docs" / "install.md").read_text()
+    rows = re.findall(r"^\| (`.*?) \|", page, flags=re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert listed == set(PROJECT["optional-dependencies"]) - {"browser", "docs", "test"}
+
+
 def test_versions_agree():
     citation = (ROOT / "CITATION.cff").read_text()
     assert f"\nversion: {vijax.__version__}\n" in citation
