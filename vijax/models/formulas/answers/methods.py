@@ -49,6 +49,7 @@ class Answers:
     groups: "same" takes the effects of the group of each row, "new" integrates over the law of
       groups, "zero" leaves effects out. None is "same" where the rows name their groups, else
       "new". The table states it.
+
     scale: "response" (means; probabilities of categories and of successes), or "link".
 
     Source: Arel-Bundock, Greifer and Heiss 2024, "How to interpret statistical models using
