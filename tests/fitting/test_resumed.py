@@ -104,8 +104,6 @@ GONE_ON = {  # the state, the algorithm, the data, the key, and what is said of 
         lambda s, _: s._replace(data=jnp.zeros_like(s.data)), SIX, Y, KEY, "which does not name "
                                                                            "its data",
     ),
-    "of an earlier version": (lambda s, _: s._replace(data=None), SIX, Y, KEY, "which does not "
-                                                                               "name its data"),
     "no messages": (lambda s, _: s._replace(messages=None), SIX, Y, KEY, None),
 }  # fmt: skip
 

@@ -68,9 +68,8 @@ def resume_state(
     state = update_runs(state, lambda runs: runs._replace(beside=_known_memories(alg, runs.beside)))
     data_mark = mark(loader, spec, _first_run(state, HYPER))
     run = _first_run(state)
-    is_same = run.data is not None and data_mark.matches(np.asarray(run.data))
-    if run.data is not None:
-        _check_data(alg, data_mark, np.asarray(run.data), is_same)
+    is_same = data_mark.matches(np.asarray(run.data))
+    _check_data(alg, data_mark, np.asarray(run.data), is_same)
     if not is_same:
         state = _drop_objectives(state)
     is_usable = is_same and _has_memory_of_this(alg, loader, run)
@@ -240,7 +239,7 @@ def _dropped_memory(alg: Algorithm, state: State, is_same: bool) -> str:
 
 def _reason(spec: Spec, state: State) -> str:
     """The reason why memory is dropped, in words."""
-    if state.data is None or np.array_equal(state.data, UNKNOWN):
+    if np.array_equal(state.data, UNKNOWN):
         return "which does not name its data (vijax.fit records them)"
     num_parts = spec.messages.num_parts
     if (
