@@ -32,12 +32,13 @@ from vijax.adapters.variables import free_variables
 from vijax.checks import require
 from vijax.contract.model import Model
 from vijax.extras import require_extra
-from vijax.models.energies.density import density, with_hierarchy, with_prior, with_queries
+from vijax.models.energies.density import density, with_hierarchy, with_prior, with_source
 from vijax.xla.compiler import quick_jit
 from vijax.xla.frozen import snapshot
 
 RUNS = 3
 """Runs of the model from which its sites are read."""
+SUMMED_OUT = "Summed out: {names}; fit.locals(None, key=key) gives the posterior probabilities."
 Values = Mapping[str, Any]
 
 
@@ -121,7 +122,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
         levels = find_levels(sites_at, parts.runs, parts.law_names)
         if levels:
             model = with_hierarchy(model, make_walk(parts.model, levels), levels)
-        return with_queries(model, parts.queries)
+        return with_source(model, "NumPyro", parts.queries)
 
     return reuse_model(parts.joint, [prior, derived], values, facts, make)
 
@@ -191,7 +192,7 @@ class _Parts(NamedTuple):
         law_names = [name for name in values if name not in with_several]
         names = list(enumeration.supports)
         queries = {
-            "summed out": shorten(names),
+            "summed out": SUMMED_OUT.format(names=shorten(names)),
             "locals": functools.partial(discrete_posterior, enumeration),
         }
         return cls(model, runs, enumeration.log_density, derived_names, law_names, queries)

@@ -6,19 +6,21 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from vijax.adapters.pymc_discrete import SUMMED_OUT, sum_discrete_variables
 from vijax.adapters.pymc_laws import read_hierarchy
-from vijax.adapters.pymc_programs import compile_graph, minibatches
+from vijax.adapters.pymc_programs import compile_density, compile_graph, minibatches
 from vijax.adapters.reuse import reuse_model
 from vijax.checks import require
 from vijax.contract.model import Model
 from vijax.contract.variables import free
 from vijax.extras import require_extra
 from vijax.fitting.result import Fit
-from vijax.models.energies.density import density, with_hierarchy, with_prior
+from vijax.models.energies.density import density, with_hierarchy, with_prior, with_source
 
 Values = Mapping[str, Any]
 
@@ -32,6 +34,10 @@ def from_pymc(model: Any) -> Model:
     `vijax.auto(model, key=key)`. If they are a `pymc.Minibatch`,
     `vijax.fit(vijax.advi(model), key=key, num_epochs=50, batch_size=100)` deals batches of them.
 
+    Slopes are PyTensor's own where JAX has its operations. Dimensions and data are taken as they
+    are. Discrete variables of finitely many values are summed out by `pymc_extras` if it is
+    installed, and `fit.verdict` names them.
+
     Args:
       model: a `pymc.Model`.
 
@@ -39,9 +45,9 @@ def from_pymc(model: Any) -> Model:
       A density of the value variables, for `vijax.auto` and every algorithm that fits densities.
 
     Raises:
-      ValueError: nothing is unknown; a variable is discrete; batches are of several
-          `pymc.Minibatch`.
-      ImportError: PyMC is not installed.
+      ValueError: nothing is unknown; a discrete variable cannot be summed out; an operation has no
+          translation to JAX; batches are of several `pymc.Minibatch`.
+      ImportError: PyMC is not installed; for discrete variables, pymc_extras.
 
     A normal mean and four observations (Abril-Pla et al. 2023 describe the library):
 
@@ -56,39 +62,79 @@ def from_pymc(model: Any) -> Model:
     """
     pymc = require_extra("pymc", "pymc")
     require(isinstance(model, pymc.Model), "model", "a pymc.Model", type(model).__name__)
+    model, names = sum_discrete_variables(model)
+    model = _freeze(model)
     inputs = list(model.value_vars)
     start = model.initial_point(0)
     remedy = "Everything is observed: nothing is left to infer."
     require(bool(inputs), "model", "unknown variables", "none", remedy)
-    for variable in inputs:
-        is_real = np.issubdtype(start[variable.name].dtype, np.floating)
-        argument = f"model: variable {variable.name!r}"
-        remedy = "Sum it out: pymc_extras.marginalize, or pymc.Mixture for classes of rows."
-        require(is_real, argument, "a continuous variable", "a discrete one", remedy)
+    _check_no_simulators(model)
+    queries = {}
+    if names:
+        queries["summed out"] = SUMMED_OUT.format(names=names)
     variables = {variable.name: free(np.shape(start[variable.name])) for variable in inputs}
     batched = [y for y in model.observed_RVs if minibatches([model.rvs_to_values[y]])]
     unbatched = [y for y in model.basic_RVs if y not in batched]
-    joint = compile_graph(inputs, [model.logp(vars=[*unbatched, *model.potentials])])
-    log_joint = lambda values: joint(*_to_list(inputs, values))[0]
+    places = _to_list(inputs, start)
+    joint = compile_density(inputs, model.logp(vars=[*unbatched, *model.potentials]), start=places)
+    log_joint = lambda values: joint(*_to_list(inputs, values))
     prior = compile_graph(inputs, [model.logp(vars=model.free_RVs)])
     log_prior = lambda values: prior(*_to_list(inputs, values))[0]
+    values = {variable.name: start[variable.name] for variable in inputs}
+    _check_trace(log_joint, values)
     if batched:
-        log_lik, data = _row_likelihood(model, inputs, batched)
+        log_lik, data = _row_likelihood(model, inputs, batched, places)
         derived = _derived_values(model, inputs)
         batch_model = density(variables, log_prior=log_joint, log_lik=log_lik, derived=derived)
         form = dataclasses.replace(batch_model.form, given=data)
-        return dataclasses.replace(batch_model, form=form)
+        return with_source(dataclasses.replace(batch_model, form=form), "PyMC", queries)
     derived = _derived_values(model, inputs)
 
     def make() -> Model:
-        plain_model = with_prior(density(variables, log_joint, derived=derived), log_prior)
+        new_model = with_prior(density(variables, log_joint, derived=derived), log_prior)
         walk, levels = read_hierarchy(model, inputs, start)
-        return with_hierarchy(plain_model, walk, levels) if levels else plain_model
+        if levels:
+            new_model = with_hierarchy(new_model, walk, levels)
+        return with_source(new_model, "PyMC", queries)
 
     # Two models of one density may differ in their variables, and so in their levels.
-    facts = variables, [(x.name, str(x.owner and x.owner.op)) for x in model.free_RVs]
-    values = {variable.name: start[variable.name] for variable in inputs}
+    facts = variables, names, [(x.name, str(x.owner and x.owner.op)) for x in model.free_RVs]
     return reuse_model(log_joint, [log_prior, derived], values, facts, make)
+
+
+def _freeze(model: Any) -> Any:
+    """The model with its dimensions and data as constants, so that JAX knows all shapes; the model
+    itself where PyMC cannot copy it."""
+    if any(minibatches([value]) for value in model.rvs_to_values.values()):
+        return model
+    try:
+        module = require_extra("pymc.model.transform.optimization", "pymc")
+        return module.freeze_dims_and_data(model)
+    except Exception:  # a variable that PyMC cannot copy: its data stay as they are
+        return model
+
+
+def _check_no_simulators(model: Any) -> None:
+    """Raises ValueError naming a variable without a density."""
+    for variable in model.basic_RVs:
+        kind = type(variable.owner.op).__name__
+        has_density = not kind.startswith("Simulator")
+        remedy = "A pymc.Simulator has none: pymc.sample_smc fits it."
+        argument = f"model: variable {variable.name!r}"
+        require(has_density, argument, "a variable with a density", "a simulator", remedy)
+
+
+def _check_trace(log_density: Callable[[Values], Any], values: Values) -> None:
+    """Raises ValueError with PyTensor's or JAX's words where the density cannot be traced."""
+    floats = {name: jnp.asarray(x, jnp.result_type(float)) for name, x in values.items()}
+    try:
+        jax.eval_shape(log_density, floats)
+    except Exception as error:  # of any operation
+        text = str(error).strip().partition("\n")[0]
+        actual = f"{type(error).__name__}: {text}"
+        remedy = "A shape that depends on values of variables is no program of JAX: make it fixed."
+        message = f"model: expected a log density that JAX can trace, got {actual}. {remedy}"
+        raise ValueError(message) from error
 
 
 def to_inference_data(fit: Fit, model: Any, key: PRNGKeyArray, num_draws: int = 1000) -> Any:
@@ -133,7 +179,7 @@ def _derived_values(model: Any, inputs: Sequence[Any]) -> Callable[[Values], dic
 
 # --- batches --------------------------------------------------------------------------------------
 def _row_likelihood(
-    model: Any, inputs: Sequence[Any], batched: Sequence[Any]
+    model: Any, inputs: Sequence[Any], batched: Sequence[Any], places: Sequence[Any]
 ) -> tuple[Callable[[Values, Any], Any], Any]:
     """The log likelihood of a row (not scaled) as a function of values and row; and all rows."""
     pymc = require_extra("pymc", "pymc")
@@ -143,7 +189,8 @@ def _row_likelihood(
     terms = []
     for y in batched:
         variable = y.owner.inputs[0] if isinstance(y.owner.op, scaled) else y
-        terms.append(pymc.logp(variable, model.rvs_to_values[y]).sum())
+        # PyMC 6 repeats the density of a row up to the size of the batch.
+        terms.append(pymc.logp(variable, model.rvs_to_values[y])[:1].sum())
     terms = model.replace_rvs_by_values(terms)
     nodes = minibatches(terms)
     remedy = "Give all data to one: x, y = pymc.Minibatch(x, y, batch_size=100)."
@@ -153,10 +200,11 @@ def _row_likelihood(
     data = tuple(x.eval() for x in node.inputs[: len(batches)])
     rows = [tensor.tensor(dtype=x.type.dtype, shape=(1, *x.type.shape[1:])) for x in batches]
     terms = replace(terms, dict(zip(batches, rows, strict=True)), rebuild_strict=False)
-    program = compile_graph([*inputs, *rows], terms)
+    first_rows = [x[:1] for x in data]
+    program = compile_density(inputs, sum(terms), rows, [*places, *first_rows])
 
     def log_lik(values: Values, row: Any) -> Any:
         batch = [jnp.asarray(x)[None] for x in row]
-        return sum(program(*_to_list(inputs, values), *batch))
+        return program(*_to_list(inputs, values), *batch)
 
     return log_lik, data

@@ -9,8 +9,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from vijax.checks import require
 from vijax.extras import require_extra
+from vijax.xla.compiler import quick_jit
 
 
 def minibatches(outputs: Sequence[Any]) -> set[Any]:
@@ -32,7 +35,13 @@ def compile_graph(inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[...
         if isinstance(node.op, checks.CheckAndRaise):
             fgraph.replace(node.outputs[0], node.inputs[0], import_missing=True)
     require_extra("pytensor.compile.mode", "pymc").JAX.optimizer.rewrite(fgraph)
-    jax_program = _load_funcify()(fgraph)
+    try:
+        jax_program = _load_funcify()(fgraph)
+    except NotImplementedError as error:
+        operation = str(error).rpartition(": ")[2].strip().partition("\n")[0]
+        expected = "operations that PyTensor can translate to JAX"
+        remedy = "Write it by others, or fit the model by pymc.sample, which needs no translation."
+        require(False, "model", expected, f"{operation}, for which it has none", remedy)
 
     def program(*values: Any) -> list[Any]:
         with warnings.catch_warnings():  # constants are doubles, which JAX makes floats without x64
@@ -40,6 +49,54 @@ def compile_graph(inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[...
             return [jnp.asarray(x, jnp.result_type(float)) for x in jax_program(*values)]
 
     return program
+
+
+def compile_density(
+    inputs: Sequence[Any], output: Any, rows: Sequence[Any] = (), start: Sequence[Any] = ()
+) -> Callable[..., Any]:
+    """A log density as a function of JAX arrays, with PyTensor's own gradient in the inputs if it
+    can be translated: JAX's gradient of the translation may be NaN where branches are.
+
+    Args:
+      inputs: the variables.
+      output: the graph of the log density.
+      rows: further inputs, in which no gradient is needed.
+      start: values of all inputs, at which the gradient is tried.
+    """
+    plain = compile_graph([*inputs, *rows], [output])
+    density = lambda *values: plain(*values)[0]
+    try:
+        (graph,) = _with_constants([output])
+        grad = require_extra("pytensor.gradient", "pymc").grad
+        slopes = grad(graph, list(inputs), disconnected_inputs="ignore")
+        program = compile_graph([*inputs, *rows], [graph, *slopes])
+        count = len(inputs)
+        arrays = [jnp.asarray(x) for x in start]
+        by_pytensor = quick_jit(program)(*arrays)[1:]
+    except Exception:  # an operation without a gradient, or whose gradient JAX lacks
+        return density
+    if not all(np.isfinite(x).all() for x in by_pytensor):
+        by_jax = quick_jit(jax.grad(density, range(count)))(*arrays)
+        if all(np.isfinite(x).all() for x in by_jax):
+            return density
+    return _with_slopes(program, count)
+
+
+def _with_slopes(program: Callable[..., list[Any]], count: int) -> Callable[..., Any]:
+    """The first result of a program, with its other results as derivatives in the first inputs."""
+
+    @jax.custom_jvp
+    def density(values: tuple[Any, ...], rows: tuple[Any, ...]) -> Any:
+        return program(*values, *rows)[0]
+
+    @density.defjvp
+    def slope(primals: Any, tangents: Any) -> Any:
+        values, rows = primals
+        value, *slopes = program(*values, *rows)
+        terms = [jnp.sum(x * tangent) for x, tangent in zip(slopes, tangents[0], strict=True)]
+        return value, sum(terms, jnp.zeros_like(value))
+
+    return lambda *values: density(values[:count], values[count:])
 
 
 def _with_constants(outputs: Sequence[Any]) -> list[Any]:

@@ -132,6 +132,7 @@ def assess(
         rounding=rounding,
         away=missed,
         widths=widths,
+        source=model.log_density.source,
     )
     return with_verdict(report, q)
 
@@ -146,6 +147,7 @@ def with_verdict(report: Report, q: Q) -> Report:
         report.zero,
         report.off,
         report.rounding,
+        report.source,
     )
     return report._replace(ended=str(q.ended), verdict=words)
 

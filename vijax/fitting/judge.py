@@ -135,13 +135,8 @@ TOO_LARGE = (
 # --- answers of a fit -----------------------------------------------------------------------------
 def verdict(fit: Any) -> str:
     """See `vijax.Fit.verdict`."""
-    names = fit.alg.spec.model.queries.get("summed out")
-    if names is None:
-        return _verdict(fit)
-    return f"{_verdict(fit)} {SUMMED_OUT.format(names=names)}"
-
-
-SUMMED_OUT = "Summed out: {names}; fit.locals(None, key=key) gives the posterior probabilities."
+    remark = fit.alg.spec.model.queries.get("summed out", "")
+    return f"{_verdict(fit)} {remark}".rstrip()
 
 
 def _verdict(fit: Any) -> str:

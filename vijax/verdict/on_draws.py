@@ -148,7 +148,8 @@ def judge_on_draws(
     )
     judgement = judgement._replace(usable=not words_of_steps.unusable(judgement, variables))
     has_others = len(fit.posterior) > 1
-    verdict = words_of_steps.verdict(judgement, fit.outcome, q, variables, has_others)
+    source = getattr(spec.model.log_density, "source", "")
+    verdict = words_of_steps.verdict(judgement, fit.outcome, q, variables, has_others, source)
     return judgement._replace(verdict=verdict)
 
 

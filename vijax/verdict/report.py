@@ -183,6 +183,7 @@ class Report(NamedTuple):
       single: standard deviations by which float32 would move means or sds, if the fit is in float64
         for this reason; 0 if float32 is precise enough, NaN if JAX could not trace the density in
         float64 after float32.
+      source: the library that the model was written in; "" for vijax.
     """
 
     elbo: Estimate
@@ -205,6 +206,7 @@ class Report(NamedTuple):
     away: Sequence[Any] = ()
     widths: Sequence[Any] = ()
     single: float = 0.0
+    source: str = ""
 
     def __repr__(self) -> str:
         lines = [

@@ -44,6 +44,10 @@ def distance_words(gap: float, khat: float, bound: str = "") -> str:
 SUPPORTS = (
     "Declare the supports of the variables, vijax.free(support=...), so that no draw is outside."
 )
+SUPPORTS_THERE = (
+    "Give the variables laws in {source} whose supports keep every draw inside; or compute in "
+    "float64: jax.config.update('jax_enable_x64', True) before the model is taken."
+)
 HEAVY = "The tails of the posterior are heavier than those of q: do not rely on tail probabilities."
 INDEPENDENT = "Variables are independent under q: its sds are too small where they are correlated."
 JOINED = "Free variables are independent of conjugate ones under q."
@@ -55,6 +59,14 @@ MORE = (
     "Go on with vijax.fit(fit.alg, data, key=key, state=fit.state, num_epochs=...), counted from "
     "the first."
 )
+
+
+def supports_remedy(source: str, remedy: str = SUPPORTS) -> str:
+    """The remedy for draws at which the density is zero: another one for a model that was written
+    in another library, the source; "" is vijax."""
+    if source:
+        return SUPPORTS_THERE.format(source=source)
+    return remedy
 
 
 def end_sentence(is_interrupted: bool, is_flat: bool, flat_sentence: str) -> str:
@@ -110,6 +122,7 @@ def verdict(
     zero: float = 0.0,
     off: Moments | None = None,
     rounding: float = 0.0,
+    source: str = "",
 ) -> str:
     """The verdict, a few sentences: how the fit ended; how near q is to the posterior; means and
     sds, tails, and other modes.
@@ -133,11 +146,11 @@ def verdict(
     if q.ended is Ended.UNBOUNDED:
         return end
     if zero > limits.RARE:
-        return f"Do not use this fit: {zeros_sentence(zero)} {SUPPORTS}"
+        return f"Do not use this fit: {zeros_sentence(zero)} {supports_remedy(source)}"
     texts = []
     if zero > 0:
         zeros = zeros_sentence(zero).capitalize()
-        texts.append(f"{zeros} What follows is about the others. {SUPPORTS}")
+        texts.append(f"{zeros} What follows is about the others. {supports_remedy(source)}")
     searches = [
         *_label_sentences(searched),
         *_width_sentences(searched),

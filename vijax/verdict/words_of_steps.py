@@ -11,7 +11,14 @@ from vijax.contract.variables import Variables
 from vijax.families import Normal
 from vijax.families.vector.blocks import Blocks
 from vijax.verdict import limits
-from vijax.verdict.words import HEAVY, INDEPENDENT, distance_words, join_names, zeros_sentence
+from vijax.verdict.words import (
+    HEAVY,
+    INDEPENDENT,
+    distance_words,
+    join_names,
+    supports_remedy,
+    zeros_sentence,
+)
 
 OTHER_MODES = (
     "Other modes were not looked for: vijax.auto searches for them; or compare other keys, or "
@@ -19,7 +26,14 @@ OTHER_MODES = (
 )
 
 
-def verdict(judgement: Any, outcome: str, q: Any, variables: Variables, has_others: bool) -> str:
+def verdict(
+    judgement: Any,
+    outcome: str,
+    q: Any,
+    variables: Variables,
+    has_others: bool,
+    source: str = "",
+) -> str:
     """The verdict, a few sentences.
 
     Args:
@@ -28,18 +42,21 @@ def verdict(judgement: Any, outcome: str, q: Any, variables: Variables, has_othe
       q: q of the free coordinates.
       variables: the free variables.
       has_others: True if there are conjugate globals too.
+      source: the library that the model was written in; "" for vijax.
     """
-    texts = sentences(judgement, q, variables, has_others)
+    texts = sentences(judgement, q, variables, has_others, source)
     if judgement.usable:
         return " ".join([f"{outcome}.", *texts, OTHER_MODES])
     return " ".join([*texts, f"How it ended: {outcome}."])
 
 
-def sentences(judgement: Any, q: Any, variables: Variables, has_others: bool) -> list[str]:
+def sentences(
+    judgement: Any, q: Any, variables: Variables, has_others: bool, source: str = ""
+) -> list[str]:
     """Sentences by draws of q and the trace; for a fit of no use, only the reason. See
     `verdict`."""
     if not judgement.usable:
-        return [f"Do not use this fit: {unusable(judgement, variables)}"]
+        return [f"Do not use this fit: {unusable(judgement, variables, source)}"]
     texts = [
         *_number_sentences(judgement),
         *_shape_sentences(judgement, q, variables),
@@ -50,10 +67,10 @@ def sentences(judgement: Any, q: Any, variables: Variables, has_others: bool) ->
     return texts
 
 
-def unusable(judgement: Any, variables: Variables) -> str:
+def unusable(judgement: Any, variables: Variables, source: str = "") -> str:
     """The reason why a fit is of no use; "" where it may be of use."""
     if judgement.zero > limits.RARE:
-        return f"{zeros_sentence(judgement.zero)} {FINITE}"
+        return f"{zeros_sentence(judgement.zero)} {supports_remedy(source, FINITE)}"
     if judgement.rounding > limits.ROUNDING_HIDES_STEPS:
         return ""
     dim = variables.dim

@@ -102,6 +102,8 @@ class LogDensity(FreeVariables):
     prior_part: Callable[[Values], Array] | None = None
     # Variables whose law depends on others, and their coordinates in `vijax.auto`
     hierarchy: Hierarchy | None = None
+    # The library that the model was written in, for remedies; "" for vijax
+    source: str = ""
 
     @property
     def reads_data(self) -> bool:
@@ -247,6 +249,8 @@ class LogDensity(FreeVariables):
         auto = "vijax.auto(model, data, key=key) searches for a start itself."
         if self.is_framed:
             return f"It started at the place and scale of another fit. {auto}"
+        if self.source:
+            return f"{SOURCE_STARTS.format(source=self.source)} {auto}"
         return (
             f"q starts with means within {self.start:g} of zero and sds of {self.start_sd:g} in "
             "free coordinates "
@@ -255,6 +259,14 @@ class LogDensity(FreeVariables):
             f"vijax.density(..., start={self.start / 10:g}), with variables for which zero is "
             f"plausible; or {auto}"
         )
+
+
+SOURCE_STARTS = (
+    "It starts within 2 of zero in free coordinates (logarithms of positive variables), where the "
+    "density may not be finite. Centre and scale the data, or write the variables in {source} so "
+    "that zero is plausible; float64 helps where probabilities are rounded: "
+    "jax.config.update('jax_enable_x64', True) before the model is taken."
+)
 
 
 def require_log_density(model: Model, remedy: str) -> LogDensity:
@@ -283,10 +295,18 @@ def with_hierarchy(model: Model, walk: Walk, levels: tuple[tuple[str, ...], ...]
     return by_value.pickle_as_call(new_model, with_hierarchy, model, walk, levels)
 
 
-def with_queries(model: Model, queries: Mapping[str, Any]) -> Model:
-    """A log density with answers to more questions (`vijax.contract.queries`)."""
-    new_model = dataclasses.replace(model, queries={**model.queries, **queries})
-    return by_value.pickle_as_call(new_model, with_queries, model, queries)
+def with_source(model: Model, source: str, queries: Mapping[str, Any]) -> Model:
+    """A log density that was written in another library, with answers to more questions
+    (`vijax.contract.queries`)."""
+    log_density = dataclasses.replace(model.log_density, source=source)
+    new_model = _make_model(log_density, {**model.queries, **queries})
+    new_model = dataclasses.replace(new_model, form=_keep_data(new_model.form, model.form))
+    return by_value.pickle_as_call(new_model, with_source, model, source, queries)
+
+
+def _keep_data(form: DataForm, old_form: DataForm) -> DataForm:
+    """The form with the data of another one."""
+    return dataclasses.replace(form, given=old_form.given)
 
 
 def read_frame(hyper: Hyper) -> Frame | None:
@@ -590,6 +610,8 @@ def _check_data(density: LogDensity, data: PyTree) -> None:
         "nearer to zero: "
         f"vijax.density(..., start={width / 10:g})."
     )
+    if density.source:
+        remedy = SOURCE_STARTS.format(source=density.source)
     expected = "one finite at any of eight random starts"
     require(np.isfinite(densities).any(), "log_density", expected, densities, remedy)
 
