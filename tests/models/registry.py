@@ -706,6 +706,15 @@ def regressions() -> list[TableCase]:
         predicted_by_formula,
         stretches={"x": same, "y": moved},
     )
+    smooth = TableCase(
+        "glmm_smooth",
+        "glmm",
+        lambda table, weights: vi.glmm("y ~ s(x, k=5) + (1 | g)", table, weights=weights),
+        {"y": TABLE_Y, **columns},
+        predicted_by_formula,
+        weighs="places of splines are those of rows without weights",
+        stretches={"x": same, "y": moved},
+    )
     by_law = [
         TableCase(
             f"glmm_{family}",
@@ -719,7 +728,7 @@ def regressions() -> list[TableCase]:
         )
         for family, response in RESPONSES.items()
     ]
-    return [*by_law, crossed, monotone, *map(of_parameters, FORMULAS_OF_PARAMETERS)]
+    return [*by_law, crossed, monotone, smooth, *map(of_parameters, FORMULAS_OF_PARAMETERS)]
 
 
 def squared_exponential(a: Any, b: Any) -> Any:

@@ -207,3 +207,16 @@ def test_values_and_laws_that_cannot_be_are_refused():
         vi.glmm("word ~ mo(k)", TABLE, "categorical")
     with pytest.raises(ValueError, match="prevalence: expected columns, whose effects"):
         read_terms("~ mo(k)", TABLE)
+
+
+def test_the_arguments_of_priors_are_at_the_means_of_steps_and_of_each_predictor():
+    """They are the numbers of which the density takes the prior."""
+    model = vi.glmm("y ~ mo(k) + x", TABLE, formulas=["sigma ~ x + mo(k)"])
+    fit = vi.fit(vi.ngvi(model), model.data, num_steps=2, key=jax.random.key(0))
+    draws = model.draw_unknowns(fit, jax.random.key(1), 5)
+    form = model.density_form
+    expected = jax.vmap(form._intercepts_at_centre)(draws.values)
+    arguments = model.prior_arguments(draws)
+    assert set(expected) == {"Intercept", "sigma_Intercept"}
+    for name, x in expected.items():
+        np.testing.assert_allclose(arguments[name], x, rtol=1e-4, atol=1e-4)

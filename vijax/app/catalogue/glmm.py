@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from vijax.app.catalogue.parts.density_algorithm import NOT_BY_PARTS, DensityAlgorithm
-from vijax.app.drawing.blocks import BARS, TITLE_OF_VERDICT, Block, Intervals, Table
+from vijax.app.drawing.blocks import BARS, TITLE_OF_VERDICT, Block, Intervals, Lines, Table
 from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.options import model_section, section_arguments
 from vijax.app.settings.sections import read_dialect
@@ -492,6 +492,7 @@ def describe(run: FittedRun) -> list[Block]:
     return [
         Table("Unknowns", ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, note),
         *_effect_tables(model, draws),
+        *_smooth_curves(model, draws),
         *_all_group_effects(model, draws),
         Table(TITLE_OF_VERDICT, ["", ""], [["verdict", run.fit.verdict]]),
     ]
@@ -517,6 +518,14 @@ def _effect_tables(model: Glmm, draws: Any) -> Iterator[Block]:
             note = "For one sd of the column; in sds of the response."
         rows = [[name, *_quantiles(x)] for name, x in effects.items()]
         yield Table("Standardised effects", ENDS, rows, note)
+
+
+def _smooth_curves(model: Glmm, draws: Any) -> Iterator[Block]:
+    """The smooth functions of one column, with bands."""
+    for name, column, x, values in model.smooth_curves(draws):
+        low, high = np.quantile(values, [0.05, 0.95], axis=0)
+        note = "On the scale of the link, with a band of 90 %."
+        yield Lines(f"Function {name}", column, name, x, values.mean(0), low, high, note=note)
 
 
 def _all_group_effects(model: Glmm, draws: Any) -> list[Block]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vijax.data.formulas.functions import Reading
-from vijax.data.formulas.syntax import Call, Constant, Node, Number, Several, Sign, Text
+from vijax.data.formulas.syntax import Call, Column, Constant, Node, Number, Several, Sign, Text
 from vijax.data.schema.labels import Labels, Levels
 
 
@@ -83,3 +83,16 @@ def level_value(node: Node, reading: Reading) -> str | float:
     if isinstance(node, Number | Sign):
         return read_number(node, reading)
     raise reading.refuse(node, "a level between quotes", repr(str(node)))
+
+
+def find_level_codes(column: Column, levels: Levels, node: Node, reading: Reading) -> np.ndarray:
+    """The place of the level of each row; ValueError for a level that training does not have."""
+    labels = reading.column(column).labels()
+    codes = levels.find_codes(labels)
+    bad = np.flatnonzero(codes < 0)
+    if len(bad):
+        row = int(bad[0])
+        expected = f"levels of {column.name!r} that training has, {list(levels.names[:20])}"
+        actual = f"{labels.texts()[row]!r} in {reading.table.row_name(row)} ({len(bad)} such)"
+        raise reading.refuse(node, expected, actual)
+    return codes

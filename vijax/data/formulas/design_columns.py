@@ -14,6 +14,7 @@ from jaxtyping import Float
 from vijax.data.formulas import bases, contrasts
 from vijax.data.formulas.algebra import INTERCEPT, Term, Terms, expand_terms
 from vijax.data.formulas.arguments import (
+    find_level_codes,
     only_argument,
     order_levels,
     read_arguments,
@@ -25,6 +26,7 @@ from vijax.data.formulas.arguments import (
 from vijax.data.formulas.contrasts import Codes, full_ranks
 from vijax.data.formulas.functions import (
     MOST_COLUMNS,
+    SMOOTHS,
     Reading,
     check_categories,
     evaluate,
@@ -32,6 +34,7 @@ from vijax.data.formulas.functions import (
     not_numbers_error,
 )
 from vijax.data.formulas.monotone import learn_steps, step_codes, step_indicators
+from vijax.data.formulas.smooths import Block, SmoothTerm, learn_smooth
 from vijax.data.formulas.syntax import (
     Call,
     Column,
@@ -47,6 +50,7 @@ MOST_CELLS = 2**29
 MOST_POLYNOMIAL = 95
 """The most levels of polynomial contrasts, as in R: with more they are no polynomials in
 float64."""
+BY = "Write s(x, by=z): z multiplies the function, or each level of z has one."
 GROUPS = "Write categories of many levels as group effects: (1 | g)."
 Functions = Mapping[str, Callable[..., Any]]
 
@@ -87,12 +91,13 @@ class Category:
 
 @dataclasses.dataclass(frozen=True)
 class Numbers:
-    """A part of numbers, with the names of its columns: "" for a single one, several for splines;
-    and a name of its own where that is not its text."""
+    """A part of numbers, with the names of its columns: "" for a single one, several for splines.
+    `label` is its name where that is not its text; `columns` are full names in place of these."""
 
     node: Node
     names: tuple[str, ...]
     label: str = ""
+    columns: tuple[str, ...] | None = None
 
 
 class Part(NamedTuple):
@@ -134,6 +139,7 @@ class DesignColumns:
       labels: names of the columns.
       categorical: whether each column codes only categories.
       steps: the steps of monotone terms, in the order of their columns.
+      smooths: the smooth terms.
     """
 
     formula: Formula
@@ -146,6 +152,7 @@ class DesignColumns:
     labels: tuple[str, ...]
     categorical: tuple[bool, ...]
     steps: tuple[StepColumns, ...] = ()
+    smooths: tuple[SmoothTerm, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -161,6 +168,15 @@ class DesignColumns:
             is not finite.
         """
         return _Maker(self, self._reading(table)).matrix()
+
+    def smooth_blocks(self) -> tuple[Block, ...]:
+        """The blocks of columns of smooth terms."""
+        return tuple(block for term in self.smooths for block in term.blocks())
+
+    def smooth_columns(self, table: TypedTable) -> tuple[Float[np.ndarray, "N q"], ...]:
+        """The columns of each block of smooth terms, for some rows."""
+        reading = self._reading(table)
+        return tuple(x for term in self.smooths for x in term.block_columns(reading))
 
     def _reading(self, table: TypedTable) -> Reading:
         return _reading(self.formula, table, dict(self.statistics), self.functions, False)
@@ -181,6 +197,7 @@ class DesignColumns:
                     f"{rows} lie beyond {knots[0]:g} to {knots[-1]:g}, where the splines of "
                     "training end: the last polynomial goes on."
                 )
+        notes += filter(None, (term.beyond(reading) for term in self.smooths))
         return tuple(notes)
 
 
@@ -232,6 +249,7 @@ class _Learner:
         for offset in terms.offsets:
             evaluate(only_argument(offset, self.reading), self.reading)
         parts = self.parts(terms.terms)
+        smooths = self.smooths(parts)
         labels, categorical = self.names(parts)
         design = DesignColumns(
             self.formula,
@@ -244,6 +262,7 @@ class _Learner:
             labels,
             categorical,
             self.step_columns(parts),
+            smooths,
         )
         self.check_size(design)
         return design
@@ -265,6 +284,10 @@ class _Learner:
             self.numbers[node] = _learn_splines(node, self.reading)
         elif isinstance(node, Call) and node.function == "poly":
             self.numbers[node] = _learn_polynomials(node, self.reading)
+        elif isinstance(node, Call) and node.function in SMOOTHS:
+            smooth = learn_smooth(node, self.reading)
+            self.statistics[str(node)] = smooth
+            self.numbers[node] = Numbers(node, (), columns=smooth.straight_names())
         elif isinstance(node, Call) and node.function == "mo":
             steps = learn_steps(node, self.reading)
             self.statistics[str(node)] = steps
@@ -286,6 +309,24 @@ class _Learner:
                 whole = frozenset(node for node, is_whole in subterm.items() if is_whole)
                 parts.append(Part(factors, whole))
         return tuple(parts)
+
+    def smooths(self, parts: Sequence[Part]) -> tuple[SmoothTerm, ...]:
+        """The smooth terms, which stand alone."""
+        smooths: list[SmoothTerm] = []
+        labels: list[str] = []
+        for part in parts:
+            for node in part.term:
+                if not (isinstance(node, Call) and node.function in SMOOTHS):
+                    continue
+                if len(part.term) > 1:
+                    actual = ":".join(map(str, part.term))
+                    raise self.reading.refuse(node, f"{node} as a term of its own", actual, BY)
+                smooths.append(self.statistics[str(node)])
+                labels += [block.label for block in smooths[-1].blocks()]
+                if len(set(labels)) < len(labels):
+                    remedy = "One term has all functions of a column."
+                    raise self.reading.refuse(node, "smooth terms once", labels[-1], remedy)
+        return tuple(smooths)
 
     def step_columns(self, parts: Sequence[Part]) -> tuple[StepColumns, ...]:
         """The steps of the columns with a monotone factor."""
@@ -339,6 +380,8 @@ class _Learner:
         if node in self.categories:
             return [f"{node}[{name}]" for name in self.categories[node].codes(whole).names]
         numbers = self.numbers[node]
+        if numbers.columns is not None:
+            return list(numbers.columns)
         label = numbers.label or str(node)
         return [f"{label}[{name}]" if name else label for name in numbers.names]
 
@@ -563,6 +606,8 @@ class _Maker:
 
     def numbers(self, node: Node) -> np.ndarray:
         """The columns of a part of numbers."""
+        if isinstance(node, Call) and node.function in SMOOTHS:
+            return self.reading.statistics[str(node)].straight_columns(self.reading)
         if isinstance(node, Call) and node.function == "mo":
             return step_codes(node, self.reading.statistics[str(node)], self.reading)[:, None]
         if isinstance(node, Call) and node.function == "bs":
@@ -575,16 +620,3 @@ class _Maker:
                 return np.stack([values**power for power in range(1, statistics + 1)], 1)
             return bases.polynomials(values, *statistics)
         return evaluate(node, self.reading)[:, None]
-
-
-def find_level_codes(column: Column, levels: Levels, node: Node, reading: Reading) -> np.ndarray:
-    """The place of the level of each row; ValueError for a level that training does not have."""
-    labels = reading.column(column).labels()
-    codes = levels.find_codes(labels)
-    bad = np.flatnonzero(codes < 0)
-    if len(bad):
-        row = int(bad[0])
-        expected = f"levels of {column.name!r} that training has, {list(levels.names[:20])}"
-        actual = f"{labels.texts()[row]!r} in {reading.table.row_name(row)} ({len(bad)} such)"
-        raise reading.refuse(node, expected, actual)
-    return codes

@@ -57,8 +57,10 @@ STATISTICS: dict[str, Callable[[np.ndarray], Any]] = {
 """Statistics: one number of all training rows."""
 CENTRED = ("center", "scale", "standardize")
 """Functions that subtract the mean of a column, or also divide by its standard deviation."""
-COLUMN_MAKERS = ("C", "S", "T", "poly", "bs", "mo", "offset")
+COLUMN_MAKERS = ("C", "S", "T", "poly", "bs", "mo", "s", "t2", "offset")
 """Functions that are terms of their own."""
+SMOOTHS = ("s", "t2")
+"""Penalised smooth terms, of one column or several."""
 CONTRASTS = ("Treatment", "Sum", "Helmert", "Poly")
 """Codes of categories, within C(...)."""
 RESPONSES = ("p", "prop", "proportion")
@@ -120,13 +122,28 @@ def find_columns(node: Node) -> dict[str, Span]:
         inner = (node.left, node.right)
     elif isinstance(node, Call):
         inner = node.arguments
-        if node.function in COLUMN_MAKERS or node.function == "[]":
+        if node.function in SMOOTHS:
+            inner = _smooth_parts(node)
+        elif node.function in COLUMN_MAKERS or node.function == "[]":
             inner = node.arguments[:1]  # the further arguments are settings
     columns: dict[str, Span] = {}
     for part in inner:
         for name, span in find_columns(part).items():
             columns.setdefault(name, span)
     return columns
+
+
+def smooth_multiplier(node: Call) -> Node | None:
+    """The part by=... of a smooth term."""
+    return dict(node.named).get("by")
+
+
+def _smooth_parts(node: Call) -> tuple[Node, ...]:
+    """The parts of a smooth term that read columns."""
+    by = smooth_multiplier(node)
+    if by is None:
+        return node.arguments
+    return (*node.arguments, by)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,7 +202,10 @@ def label_columns(node: Node) -> tuple[str, ...]:
             return tuple(find_columns(node.left))
         return (*label_columns(node.left), *label_columns(node.right))
     if isinstance(node, Call):
-        return tuple(name for argument in node.arguments for name in label_columns(argument))
+        parts = node.arguments
+        if node.function in SMOOTHS:
+            parts = _smooth_parts(node)
+        return tuple(name for part in parts for name in label_columns(part))
     return label_columns(node.inner) if isinstance(node, Sign) else ()
 
 
@@ -195,6 +215,8 @@ def number_columns(node: Node) -> tuple[str, ...]:
         return (node.name,)
     if isinstance(node, Call) and node.function not in ("C", "S", "T", "[]"):
         parts = node.arguments[:1] if node.function in COLUMN_MAKERS else node.arguments
+        if node.function in SMOOTHS:
+            parts = _smooth_parts(node)
         return tuple(name for argument in parts for name in number_columns(argument))
     if isinstance(node, Operation):
         sides = () if isinstance(node.right, Text) else (node.left, node.right)

@@ -22,6 +22,7 @@ from vijax.data.formulas.functions import (
     COLUMN_MAKERS,
     COMPARISONS,
     RESPONSES,
+    SMOOTHS,
     SPELLINGS,
     listed_functions,
 )
@@ -382,7 +383,11 @@ class _Reader:
             if self.is_named():
                 key = self.next().text
                 self.next()
-                named.append((key, self.argument_value()))
+                is_column = key == "by" and function in SMOOTHS and self.token.kind == "name"
+                read = self.argument_value
+                if is_column:
+                    read = lambda: self.name(as_term=True)
+                named.append((key, read()))
             elif named:
                 raise self.refuse_token("arguments with a name last")
             else:

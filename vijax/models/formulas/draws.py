@@ -3,7 +3,8 @@ log likelihoods and responses of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -22,11 +23,14 @@ class Draws(NamedTuple):
       effects: effects of the groups by the name of the factor, (S, groups, effects). For categories
         with a base: all effects of the first category, then of the second, and so on.
       values: the same unknowns in units of size one, as the density has them.
+      smooths: coefficients of the columns of each block of smooth terms, (S, q, C), by its name; C
+        is 1 where there is one predictor.
     """
 
     named: dict[str, Float[np.ndarray, " S"]]
     effects: dict[str, Float[np.ndarray, "S J d"]]
     values: dict[str, Any]
+    smooths: Mapping[str, Float[np.ndarray, "S q C"]] = MappingProxyType({})
 
 
 class GroupEffects(NamedTuple):

@@ -80,6 +80,8 @@ class Effects(NamedTuple):
       levels: for each effect the category of the response whose predictor it enters; None where
           there is one predictor.
       slots: the number of the predictor that each effect enters, where parameters have formulas.
+      is_smooth: True for the coefficients of a smooth term: one group, that of all rows, whose
+          effects for one predictor share an sd.
     """
 
     name: str
@@ -89,6 +91,12 @@ class Effects(NamedTuple):
     groups: int
     levels: tuple[str | None, ...]
     slots: tuple[int, ...]
+    is_smooth: bool = False
+
+    @property
+    def num_sds(self) -> int:
+        """Number of standard deviations."""
+        return len(self.sd_names())
 
     def starts(self) -> list[int]:
         """Index of the first effect of each block."""
@@ -96,6 +104,8 @@ class Effects(NamedTuple):
 
     def sd_names(self) -> list[str]:
         """Names of the standard deviations."""
+        if self.is_smooth:
+            return [name_at_level(f"sds({self.name})", x) for x in dict.fromkeys(self.levels)]
         pairs = zip(self.labels, self.levels, strict=True)
         return [name_at_level(f"{label}|{self.name}_sigma", level) for label, level in pairs]
 
@@ -104,6 +114,10 @@ class Effects(NamedTuple):
         return name_at_level(
             f"corr({self.labels[first]}, {self.labels[second]}|{self.name})", self.levels[first]
         )
+
+
+NO_GROUPS = Effects("", (), (), (), 1, (), ())
+"""The first factor of a formula with smooth terms alone: no effects."""
 
 
 class Monotone(NamedTuple):
@@ -162,6 +176,7 @@ class Form:
       predictors: C, the predictors of a row of categories. The C coefficients of a column stand
         together.
       monotone: the steps of monotone terms. Their indicators are the last columns of x in the rows.
+      smooths: the coefficients of smooth terms.
       parameters: parameters of the law with formulas: their predictors follow the first one.
       slots: the number of the predictor that each coefficient enters: 0, but for such parameters.
     """
@@ -177,6 +192,7 @@ class Form:
     cutpoints: int = 0
     predictors: int = 1
     monotone: tuple[Monotone, ...] = ()
+    smooths: tuple[Effects, ...] = ()
     parameters: tuple[str, ...] = ()
     slots: tuple[int, ...] = ()
 
@@ -190,11 +206,22 @@ class Form:
         """True for a normal law with one sigma, whose rows are summed up once."""
         return self.law == "gaussian" and not self.parameters
 
+    @property
+    def terms(self) -> tuple[Effects, ...]:
+        """All effects that are integrated out, in the order of z0, z1, ... of the rows. Smooth
+        terms come after the first grouping factor, whose groups have blocks of their own."""
+        if not self.smooths:
+            return self.effects
+        return (*(self.effects or (NO_GROUPS,)), *self.smooths)
+
     def variables(self) -> dict[str, Any]:
         """The unknowns."""
         unknowns = {COEFFICIENTS + label: free() for label in self.labels}
         unknowns |= {STEPS + term.label: free(term.size, "simplex") for term in self.monotone}
-        unknowns |= {SDS + term.name: free(len(term.labels), "positive") for term in self.effects}
+        unknowns |= {
+            SDS + term.name: free(term.num_sds, "positive")
+            for term in (*self.effects, *self.smooths)
+        }
         for term in self.effects:
             for i, k in enumerate(term.blocks):
                 if k > 1:
@@ -260,7 +287,7 @@ class Form:
     def effects_per_predictor(self, x: Any, i: int) -> Any:
         """Effects of factor i, (..., all effects), by column of z and predictor, (..., d, C)."""
         if self.parameters:
-            return x[..., None] * self._slot_codes(self.effects[i].slots, x)
+            return x[..., None] * self._slot_codes(self.terms[i].slots, x)
         d = x.shape[-1] // self.predictors
         return x.reshape(*x.shape[:-1], self.predictors, d).swapaxes(-1, -2)
 
@@ -281,15 +308,19 @@ class Form:
 
     def effect_units(self, i: int) -> Float[np.ndarray, " d"]:
         """The units of the effects of factor i in the data, over those of the density."""
-        term = self.effects[i]
+        term = self.terms[i]
         size = np.where(np.array(term.slots, int) == 0, self.units.size, 1.0)
         return size / np.array(term.sizes)
 
     def factor(self, values: Mapping[str, Any], i: int) -> Float[Array, "d d"]:
         """The triangular factor of the covariance of the effects of factor i, in units of size
         one."""
-        term = self.effects[i]
+        term = self.terms[i]
+        if not term.labels:
+            return jnp.zeros((0, 0))
         sds = values[SDS + term.name]
+        if term.is_smooth:
+            return jnp.diag(jnp.repeat(sds, len(term.labels) // term.num_sds))
         full = jnp.zeros((len(term.labels), len(term.labels)), sds.dtype)
         for b, (start, k) in enumerate(zip(term.starts(), term.blocks, strict=True)):
             block = jnp.ones((1, 1), sds.dtype)
@@ -300,9 +331,10 @@ class Form:
 
     def sds(self, values: Mapping[str, Any], i: int) -> Float[Array, " d"]:
         """Standard deviations of effects of factor i, in the units of the data."""
-        term = self.effects[i]
+        term = self.terms[i]
         sds = values[SDS + term.name]
-        return sds * jnp.asarray(self.effect_units(i), sds.dtype)
+        units = self.effect_units(i)
+        return sds * jnp.asarray(units[:: len(units) // len(sds)], sds.dtype)
 
     def named(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """All unknowns by their names, in the units of the data."""
@@ -310,7 +342,9 @@ class Form:
         for steps in self.monotone:
             shares = values[STEPS + steps.label]
             by_name |= {name: shares[k] for k, name in enumerate(steps.share_names())}
-        for i, term in enumerate(self.effects):
+        for i, term in enumerate(self.terms):
+            if not term.labels:
+                continue
             by_name |= dict(zip(term.sd_names(), self.sds(values, i), strict=True))
             for b, (start, k) in enumerate(zip(term.starts(), term.blocks, strict=True)):
                 if k > 1:
@@ -441,7 +475,7 @@ class Form:
                 rows, self.row_coefficients(values), self.scales(values)
             )
         a, aux = self.eta(values, rows), self.aux(values)
-        if len(self.effects) > 1:
+        if len(self.terms) > 1:
             return crossed.laplace(
                 self.row_log_liks, (aux, rows), a, self.all_columns(values, rows)
             )
@@ -458,14 +492,14 @@ class Form:
     @property
     def is_summed(self) -> bool:
         """True if the data are sums over rows (`vijax.models.formulas.effects.crossed_normal`)."""
-        return self.is_plain_normal and len(self.effects) > 1
+        return self.is_plain_normal and len(self.terms) > 1
 
     @property
     def is_normal_given_sigmas(self) -> bool:
         """True for a normal law with a sigma for each row, and effects of one factor in the mean
         alone: its integrals are closed."""
         has_plain_effects = not any(slot for term in self.effects for slot in term.slots)
-        return self.law == "gaussian" and len(self.effects) < 2 and has_plain_effects
+        return self.law == "gaussian" and len(self.terms) < 2 and has_plain_effects
 
     def _divide_by_sigmas(
         self, aux: Mapping[str, Any], rows: Mapping[str, Any], a: Array, b: Float[Array, "n *C d"]
@@ -481,9 +515,9 @@ class Form:
 
     def scales(self, values: Mapping[str, Any]) -> crossed_normal.Scales:
         """The sizes of effects and errors, in units of size one."""
-        factors = [self.factor(values, i) for i in range(len(self.effects))]
+        factors = [self.factor(values, i) for i in range(len(self.terms))]
         return crossed_normal.Scales(
-            factors, tuple(term.groups for term in self.effects), self.aux(values)["sigma"]
+            factors, tuple(term.groups for term in self.terms), self.aux(values)["sigma"]
         )
 
     def columns(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> Float[Array, "n *C d"]:
@@ -498,16 +532,16 @@ class Form:
     def _repeated_columns(self, z: Float[Array, "n d"], i: int) -> Float[Array, "n C d"]:
         """Columns of factor i for each predictor."""
         if self.parameters:
-            return z[:, None] * self._slot_codes(self.effects[i].slots, z).swapaxes(1, 2)
+            return z[:, None] * self._slot_codes(self.terms[i].slots, z).swapaxes(1, 2)
         return integrals.repeat_blocks(z, self.predictors)
 
     def all_columns(self, values: Mapping[str, Any], rows: Mapping[str, Any]) -> crossed.Columns:
         """Columns of the effects of several factors."""
         columns = [
             self._repeated_columns(rows[f"z{i}"], i) @ self.factor(values, i)
-            for i in range(len(self.effects))
+            for i in range(len(self.terms))
         ]
-        counts = tuple(term.groups for term in self.effects)
+        counts = tuple(term.groups for term in self.terms)
         return crossed.all_columns(columns, rows, counts, bool(self.parameters))
 
     def draw_effects(
@@ -518,14 +552,14 @@ class Form:
         For a normal law the draw is exact. For another law with one factor it is one of
         `CANDIDATES` normal draws about the mode, picked by importance (Rubin 1987); with several
         factors it is a normal draw about the mode."""
-        if len(self.effects) == 1:
+        if len(self.terms) == 1:
             keys = jax.random.split(key, self.effects[0].groups)
             draw_group = lambda rows, key: self._draw_group(values, rows, key)
             v = [jax.vmap(draw_group)(rows, keys)]
         else:
             all_rows = {name: x[0] for name, x in rows.items()}
             first, flat = self._draw_jointly(values, all_rows, key)
-            shapes = [(term.groups, len(term.labels)) for term in self.effects[1:]]
+            shapes = [(term.groups, len(term.labels)) for term in self.terms[1:]]
             ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
             parts = zip(jnp.split(flat, ends), shapes, strict=True)
             v = [first, *(x.reshape(shape) for x, shape in parts)]
@@ -650,6 +684,9 @@ def make_form(
             constant += size * (slot == 0) - math.log(root_mean_square)
     constant += size * ("sigma" in law.aux and "sigma" not in parameters)
     constant -= size * float(weights.sum())
+    smooths = _smooth_effects(design)
+    for term in smooths:
+        constant += size * (term.slots[0] == 0) * term.num_sds
     centre = tuple(mean_and_spread(x, weights)[0].tolist())
     cutpoints = len(design.levels) - 1 if law.is_ordered else 0
     step_means = mean_and_spread(design.rows.steps, weights)[0].tolist()
@@ -669,9 +706,25 @@ def make_form(
         cutpoints=cutpoints,
         predictors=len(levels),
         monotone=tuple(monotone),
+        smooths=smooths,
         parameters=parameters,
         slots=tuple(np.repeat(np.array(design.slots, int), len(levels)).tolist()),
     )
+
+
+def _smooth_effects(design: Design) -> tuple[Effects, ...]:
+    """The coefficients of the blocks of smooth terms, for each category after another."""
+    levels = design.against or (None,)
+    effects = []
+    for name, size, slot in design.smooths:
+        number = size * len(levels)
+        row_levels = tuple(level for level in levels for _ in range(size))
+        labels = tuple(str(i + 1) for _ in levels for i in range(size))
+        ones = (1,) * number
+        unit_sizes = (1.0,) * number
+        slots = (slot,) * number
+        effects.append(Effects(name, labels, ones, unit_sizes, 1, row_levels, slots, True))
+    return tuple(effects)
 
 
 def _root_mean_squares(z: np.ndarray, weights: np.ndarray) -> list[float]:

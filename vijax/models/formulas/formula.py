@@ -60,6 +60,7 @@ class Rows(NamedTuple):
       offset: known part of the predictor, (N,); of each predictor, (N, C), where parameters of the
         law have formulas.
       steps: indicators of the steps of monotone terms, (N, steps of all).
+      smooths: columns of each block of smooth terms, (N, q).
       z: columns of the effects of each factor, (N, d).
       groups: the group of each row by factor, (N,); -1 for a group that training does not have.
       new_levels: groups that training does not have, for each factor with such rows.
@@ -69,10 +70,17 @@ class Rows(NamedTuple):
     x: Float[np.ndarray, "N p"]
     offset: Float[np.ndarray, " N *C"]
     steps: Float[np.ndarray, "N D"]
+    smooths: tuple[Float[np.ndarray, "N q"], ...]
     z: tuple[Float[np.ndarray, "N d"], ...]
     groups: tuple[Int[np.ndarray, " N"], ...]
     new_levels: tuple[NewLevels, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def common(self) -> Float[np.ndarray, "N P"]:
+        """The columns that are of no group: those of coefficients, steps of monotone terms, blocks
+        of smooth terms."""
+        return np.concatenate([self.x, self.steps, *self.smooths], 1)
 
     def part(self, places: slice) -> Rows:
         """Some of the rows, with the notes of all."""
@@ -80,6 +88,7 @@ class Rows(NamedTuple):
             x=self.x[places],
             offset=self.offset[places],
             steps=self.steps[places],
+            smooths=tuple(columns[places] for columns in self.smooths),
             z=tuple(z[places] for z in self.z),
             groups=tuple(groups[places] for groups in self.groups),
             new_levels=tuple(new.part(places) for new in self.new_levels),
@@ -178,6 +187,16 @@ class Design:
         )
 
     @property
+    def smooths(self) -> tuple[tuple[str, int, int], ...]:
+        """The name, the number of columns and the predictor of each block of smooth terms."""
+        predictors = enumerate(zip(self.prefixes, self.learnt, strict=True))
+        return tuple(
+            (prefix + block.label, block.size, slot)
+            for slot, (prefix, learnt) in predictors
+            for block in learnt.smooth_blocks()
+        )
+
+    @property
     def coefficients(self) -> tuple[str, ...]:
         """Names of the coefficients, column by column, and for each column by predictor."""
         return tuple(
@@ -230,7 +249,8 @@ class Design:
         )
         notes = tuple(note for learnt in (*self.learnt, *bars) for note in learnt.beyond(rows))
         z = tuple(factor.effects(rows) for factor in self.factors)
-        return Rows(x, offset, steps, z, groups, strangers, notes)
+        smooths = tuple(x for learnt in self.learnt for x in learnt.smooth_columns(rows))
+        return Rows(x, offset, steps, smooths, z, groups, strangers, notes)
 
 
 def _refusal(strangers: tuple[NewLevels, ...]) -> tuple[str, str]:
@@ -320,6 +340,14 @@ def read(
     order = sorted(
         range(len(factors)), key=lambda i: -len(factors[i].levels) * len(factors[i].labels)
     )
+    training_rows = Rows(
+        x,
+        offset,
+        steps,
+        tuple(x for columns in learnt for x in columns.smooth_columns(rows)),
+        tuple(z[i] for i in order),
+        tuple(groups[i] for i in order),
+    )
     y = trials = np.ones(len(rows))
     if observed is not None:
         y, trials = observed.values(rows)
@@ -332,7 +360,7 @@ def read(
         labels=labels,
         categorical=categorical,
         factors=tuple(factors[i] for i in order),
-        rows=Rows(x, offset, steps, tuple(z[i] for i in order), tuple(groups[i] for i in order)),
+        rows=training_rows,
         observed=observed,
         against=observed.categories[1:] if law.is_named and observed is not None else (),
         common=common,

@@ -89,7 +89,8 @@ def glmm(
     Args:
       formula: `response ~ terms`, as in lme4 and Bambi: interactions `a*b` and `a:b`, splines
         `bs(x, df=4)`, polynomials `poly(x, 2)`, categories `C(h, Sum)`, monotone effects `mo(x)` of
-        whole numbers and ordered columns (not for "categorical"), `offset(x)`, arithmetic
+        whole numbers and ordered columns (not for "categorical"), penalised smooth functions
+        `s(x)`, `s(x, by=g)`, `s(x, bs="cc", knots=[0, 12])`, `t2(x, z)`, `offset(x)`, arithmetic
         `I(x**2)`, functions of numbers `log(x)` or `np.log(x)`, and group effects `(x | g)`: an
         intercept and a slope of x for each g, correlated; independent with `(x || g)`; without an
         intercept `(0 + x | g)`; nested `(1 | g/h)`; of several factors. Successes among trials are
@@ -230,7 +231,7 @@ def _make_model(
         derived=FormFunction(form, "named"),
     )
     rows = rows_in_units(design, law, form, weights)
-    data = to_data(rows, form, [len(factor.levels) for factor in design.factors])
+    data = to_data(rows, form, [term.groups for term in form.terms])
     fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(Model)}
     fields["form"] = dataclasses.replace(
         plain.form, given=data, in_units_of_given=True, nearby=NearMode(form)
@@ -258,7 +259,7 @@ def _make_model(
 def _choose_nodes(design: reader.Design, law: Law, weights: np.ndarray, nodes: int | None) -> int:
     """Nodes a dimension: the argument, else by the sizes of groups. One for several factors, and
     where the integrand is normal."""
-    is_crossed = len(design.factors) > 1
+    is_crossed = len(design.factors) > 1 or bool(design.smooths)
     slots = [slot for factor in design.factors for slot in factor.slots]
     is_exact = law.name == "gaussian" and not any(slots)
     if nodes is None:
@@ -266,7 +267,7 @@ def _choose_nodes(design: reader.Design, law: Law, weights: np.ndarray, nodes: i
         if not is_crossed and not is_exact:
             nodes = _usual_nodes(design, weights)
     require_integers(nodes=nodes)
-    expected = "none where there are several grouping factors"
+    expected = "none where there are several grouping factors, or smooth terms"
     require(nodes == 1 or not is_crossed, "nodes", expected, nodes)
     return nodes
 

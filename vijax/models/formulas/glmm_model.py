@@ -35,6 +35,7 @@ from vijax.models.formulas.laws import LAWS, Law
 from vijax.models.formulas.nearby import NearMode
 from vijax.models.formulas.priors import Prior
 from vijax.models.formulas.terms.complete_rows import LeftOut
+from vijax.models.formulas.terms.curves import Curve, curves
 from vijax.models.formulas.unmodelled import check_responses
 from vijax.models.formulas.weighted import row_copies
 from vijax.predict.predictive import draw_coordinates
@@ -164,7 +165,8 @@ class Glmm(Answers, Model):
           z: draws of its free coordinates, (S, dim).
           key: random key of the effects.
         """
-        effects = self._with_effects(self._read_unknowns(fit, z), key).effects
+        draws = self._with_effects(self._read_unknowns(fit, z), key)
+        effects = draws.effects
         against = self.design.against
         values, dims, coords = {}, {}, {}
         categories = {f"{self.design.response}_reduced_dim": np.array(against)} if against else {}
@@ -179,6 +181,13 @@ class Glmm(Answers, Model):
                 name = f"{label}|{factor.name}"
                 values[name] = by_category[..., i]
                 dims[name] = [dim, *categories]
+        for name, weights in draws.smooths.items():
+            dim = f"{name}_weights_dim"
+            coords[dim] = np.arange(weights.shape[1])
+            if not against:
+                weights = weights.sum(-1)
+            values[f"{name}_weights"] = weights
+            dims[f"{name}_weights"] = [dim, *categories]
         return GroupEffects(values, dims, coords | categories)
 
     def prior_arguments(self, draws: Draws) -> dict[str, Float[np.ndarray, " S"]]:
@@ -199,14 +208,17 @@ class Glmm(Answers, Model):
 
     def _with_effects(self, draws: Draws, key: PRNGKeyArray) -> Draws:
         """The draws with effects of all groups, drawn given them and the data."""
-        if not self.design.factors:
+        form = self.density_form
+        if not form.terms:
             return draws
-        by_factor = self._draw_effects(draws.values, key)
-        effects = {
-            factor.name: np.asarray(u)
-            for factor, u in zip(self.design.factors, by_factor, strict=True)
-        }
-        return draws._replace(effects=effects)
+        effects, smooths = {}, {}
+        by_term = self._draw_effects(draws.values, key)
+        for i, (term, u) in enumerate(zip(form.terms, by_term, strict=True)):
+            if term.is_smooth:  # of one group
+                smooths[term.name] = form.effects_per_predictor(np.asarray(u)[:, 0], i)
+            elif term.labels:
+                effects[term.name] = np.asarray(u)
+        return draws._replace(effects=effects, smooths=smooths)
 
     def _draw_effects(self, values: Mapping[str, Any], key: Any) -> Sequence[Any]:
         """Effects of all groups of each factor, (S, groups, effects)."""
@@ -303,12 +315,20 @@ class Glmm(Answers, Model):
         if not form.parameters:
             offset = np.broadcast_to(offset[:, None], (len(offset), form.predictors))
         eta = np.tile(offset, (len(_first_value(draws.named)), 1, 1))
-        if not form.labels:
-            return eta
-        beta = np.stack([draws.named[label] for label in form.labels], 1)
-        eta = plus_products(eta, rows.x, form.per_predictor(beta)[:, None])
-        steps = form.per_predictor(self._excess_steps(draws), form.step_slots)
-        return plus_products(eta, rows.steps, steps[:, None])
+        return plus_products(eta, rows.common, self.common_coefficients(draws)[:, None])
+
+    def common_coefficients(self, draws: Draws) -> Float[np.ndarray, "S P C"]:
+        """Coefficients of the columns `Rows.common` at draws, by predictor."""
+        form = self.density_form
+        size = len(_first_value(draws.named))
+        parts = [np.zeros((size, 0, form.predictors + len(form.parameters)))]
+        if form.labels:
+            beta = np.stack([draws.named[label] for label in form.labels], 1)
+            parts.append(form.per_predictor(beta))
+        if form.monotone:
+            parts.append(form.per_predictor(self._excess_steps(draws), form.step_slots))
+        parts += [np.asarray(draws.smooths[term.name], float) for term in form.smooths]
+        return np.concatenate(parts, 1)
 
     def _excess_steps(self, draws: Draws) -> Float[np.ndarray, "S D"]:
         """Coefficients of the indicators of the steps of monotone terms at draws."""
@@ -317,6 +337,11 @@ class Glmm(Answers, Model):
             shares = np.stack([draws.named[name] for name in term.share_names()], 1)
             parts.append(term.excess(draws.named[term.label], np.asarray(shares, float)))
         return np.concatenate(parts, 1)
+
+    def smooth_curves(self, draws: Draws) -> list[Curve]:
+        """The smooth functions s(x) of one column over the values of training, at draws, on the
+        scale of the link."""
+        return curves(self.design, draws)
 
     def response_means(
         self, draws: Draws, rows: Rows, eta: Float[np.ndarray, "S N *C"]

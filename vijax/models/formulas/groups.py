@@ -22,6 +22,7 @@ MOST_CORRELATED = 64
 """Most effects of one group that may correlate: each pair is an unknown, and 64 effects have 2,016
 pairs."""
 MONOTONE = "Write mo(x) outside of bars, and (x | g) for slopes of its numbers."
+SMOOTH = "Write s(x, by=g) for a function of each level."
 INDEPENDENT = "Write || for effects that are independent, or fewer of them."
 
 
@@ -188,10 +189,13 @@ def _effect_labels(formula: Formula, bar: Bar, columns: DesignColumns) -> list[s
     if columns.offsets:
         span = columns.offsets[0].span
         raise refuse(argument, text, span, "effects to the left of a bar", "an offset")
+    expected = "columns to the left of a bar"
     for part in columns.parts:
         if (node := find_monotone(part)) is not None:
-            expected = "columns to the left of a bar"
             raise refuse(argument, text, node.span, expected, repr(str(node)), MONOTONE)
+    for smooth in columns.smooths:
+        actual = repr(str(smooth.node))
+        raise refuse(argument, text, smooth.node.span, expected, actual, SMOOTH)
     if not columns.labels:
         terms = "0" if isinstance(bar.terms, Number) else str(bar.terms)
         expected = "an effect to the left of the bar"

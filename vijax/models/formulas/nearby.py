@@ -45,7 +45,9 @@ class NearMode:
     def is_worth(self) -> bool:
         """True if there are so many effects that the interpolation costs less than the density."""
         effects = self.form.effects
-        if not self.form.is_plain_normal or not effects or self.form.monotone:
+        if not self.form.is_plain_normal or not effects:
+            return False
+        if self.form.monotone or self.form.smooths:
             return False
         if max(max(term.blocks) for term in effects) > 1:
             return False

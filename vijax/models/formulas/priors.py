@@ -163,6 +163,10 @@ def weak_priors(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> d
                 priors[name_at_level(f"{label}|{factor.name}_sigma", level)] = ("half_normal", sd)
         if max(factor.blocks) > 1:
             priors[f"corr|{factor.name}"] = ("lkj", 1.0)
+    for name, _, slot in design.smooths:
+        for level in levels:
+            sds = (2.5 * unit, 1.0)
+            priors[name_at_level(f"sds({name})", level)] = ("half_normal", sds[slot > 0])
     if law.is_ordered:
         means_of_cutpoints = np.round(np.linspace(-2, 2, len(design.levels) - 1), 2)
         for i, mean in enumerate(means_of_cutpoints):

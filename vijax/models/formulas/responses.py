@@ -44,6 +44,7 @@ def responses(
         return {"rows": copied_rows, "data": dict(like)}
 
     def new_effects(hyper: Any, values: Any, layout: Any, key: Any) -> dict[str, Any]:
+        # Smooth terms are no groups: their coefficients stay those of training.
         pairs = zip(form.effects, jax.random.split(key, max(len(form.effects), 1)), strict=False)
         return {
             term.name: _new_group_effects(form, values, i, key)
@@ -53,11 +54,12 @@ def responses(
     def draw(hyper: Any, values: Any, local: Any, layout: Any, key: Any) -> Float[Array, " N"]:
         key_effects, key_data = jax.random.split(key)
         effects = dict(local)
-        if form.effects and not effects:
+        if any(term.name not in effects for term in form.terms):
             training_effects = _training_effects(form)(values, layout["data"], key_effects)
-            effects = {term.name: u for term, u in zip(form.effects, training_effects, strict=True)}
+            names = [term.name for term in form.terms]
+            effects = {**dict(zip(names, training_effects, strict=True)), **effects}
         eta = form.eta(values, layout["rows"])
-        for i, term in enumerate(form.effects):
+        for i, term in enumerate(form.terms):
             u = effects[term.name] / jnp.asarray(form.effect_units(i), eta.dtype)
             u = form.effects_per_predictor(u[layout["rows"][f"group{i}"]], i)
             eta = eta + jnp.einsum("nd,ndc->nc", layout["rows"][f"z{i}"], u).reshape(eta.shape)

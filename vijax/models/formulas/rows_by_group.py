@@ -33,11 +33,17 @@ def rows_in_units(
         offset = _offsets_in_units(form, offset)
     x = np.concatenate([x, design.rows.steps - law.is_ordered * _step_means(form)], 1)
     rows = {"x": x, "y": y, "weight": weights}
-    for i, z in enumerate(design.rows.z):
-        rows[f"z{i}"] = z / np.array(form.effects[i].sizes[: z.shape[1]])
+    all_rows = np.zeros(len(x), int)
+    columns, groups = list(design.rows.z), list(design.rows.groups)
+    if form.smooths and not columns:
+        columns, groups = [np.zeros((len(x), 0))], [all_rows]
+    columns += design.rows.smooths
+    groups += [all_rows] * len(form.smooths)
+    for i, z in enumerate(columns):
+        rows[f"z{i}"] = z / np.array(form.terms[i].sizes[: z.shape[1]])
     rows.setdefault("z0", np.zeros((len(x), 0)))
     rows |= {"trials": design.trials, "offset": offset}
-    return rows | {f"group{i}": groups for i, groups in enumerate(design.rows.groups)}
+    return rows | {f"group{i}": group for i, group in enumerate(groups)}
 
 
 def _step_means(form: Form) -> np.ndarray:

@@ -128,6 +128,9 @@ def _residual_share(design: Design, rows: np.ndarray) -> tuple[float, int]:
         z[:, np.array(factor.slots) == 0]
         for factor, z in zip(design.factors, design.rows.z, strict=True)
     ]
+    for (_, _, slot), x in zip(design.smooths, design.rows.smooths, strict=True):
+        if slot == 0:
+            columns.insert(0, x[rows])
     for z, groups in zip(all_z[1:], design.rows.groups[1:], strict=True):
         _, place = np.unique(groups[rows], return_inverse=True)
         by_group = np.eye(place.max() + 1)[place][..., None] * z[rows, None]
@@ -171,6 +174,9 @@ def check_size(design: Design, law: Law) -> None:
         for factor in design.factors
     }
     num_others = sum(sizes.values()) - max(sizes.values(), default=0)
+    for name, size, _ in design.smooths:
+        sizes[name] = size * (len(design.against) or 1)
+        num_others += sizes[name]
     most_dense = MOST_DENSE
     if law.name == "gaussian" and not design.further:
         most_dense = MOST_DENSE_NORMAL

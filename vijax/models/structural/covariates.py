@@ -99,8 +99,9 @@ def read_terms(formula: str, table: Any, argument: str = "prevalence") -> formul
     expected = "no offset, which shares of topics do not have"
     require(not offsets, argument, expected, offsets, "Write the column itself.")
     steps = [columns.label for columns in design.common.steps]
+    steps += [smooth.label for smooth in design.common.smooths]
     expected = "columns, whose effects on topics are linear"
-    require(not steps, argument, expected, steps, "Write C(x), or x.")
+    require(not steps, argument, expected, steps, "Write C(x), or bs(x, df=4).")
     require(len(design.labels) > 0, argument, "an intercept or a term", repr(formula))
     return design
 

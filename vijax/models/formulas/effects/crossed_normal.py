@@ -107,7 +107,7 @@ def row_sums(rows: Mapping[str, np.ndarray], counts: Sequence[int]) -> dict[str,
         "rest_row": squares.row,
         "rest_column": squares.col,
         "rest": squares.data,
-        "of_first": (weighted_first @ table).reshape(counts[0], d, -1),
+        "of_first": (weighted_first @ table).reshape(counts[0], d, table.shape[1]),
         "of_rest": weighted_others @ table,
         "table": np.linalg.qr(np.r_[weighted_table, padding], mode="r"),
         "count": np.array(weight.sum()),
@@ -152,6 +152,8 @@ def _residual_squares(
 def sparse_columns(z: np.ndarray, groups: np.ndarray, count: int) -> sp.csr_array:
     """Z of a factor, (N, count d), group by group."""
     size, d = z.shape
+    if not d:
+        return sp.csr_array((size, 0))
     places = (groups[:, None] * d + np.arange(d)).ravel()
     return sp.csr_array((z.ravel(), places, np.arange(0, size * d + 1, d)), (size, count * d))
 
