@@ -193,7 +193,7 @@ def ratings_from_columns(
         value = "a count" if named.least is None else "a rating"
         check_present(counts, f"{value} in every row", where_counts, at)
     if named.least is not None:
-        is_taken = np.asarray(counts >= _as_stored(named.least, counts), float)
+        is_taken = np.asarray(counts >= _to_shortest(named.least, counts), float)
         is_last = _last_of_each(rows, columns, all_columns, roles, where, at)
         _note_least(is_taken[is_last], int((~is_last).sum()), named.least, roles, notes)
         counts = is_taken * is_last
@@ -210,12 +210,12 @@ def ratings_from_columns(
     return Users.open(folder)
 
 
-def _as_stored(least: float, ratings: Float[np.ndarray, " rows"]) -> float:
+def _to_shortest(least: float, ratings: Float[np.ndarray, " rows"]) -> float:
     """The number as the shortest type stores it that holds all ratings: 3.6 in float32 is a little
     less than 3.6, and a rating that is written so is not below it.
 
     >>> stored = np.float64(np.float32([3.6, 4.1]))
-    >>> (stored >= 3.6).tolist(), (stored >= _as_stored(3.6, stored)).tolist()
+    >>> (stored >= 3.6).tolist(), (stored >= _to_shortest(3.6, stored)).tolist()
     ([False, True], [True, True])
     """
     for dtype in (np.float16, np.float32):
