@@ -144,7 +144,7 @@ def test_a_formula_reads_each_column_as_what_it_is(tmp_path, monkeypatch, capsys
     config = load_config("p_glmm.toml")
     assert config.model.formula == "churn ~ C(livch) + age"
     text = Path("p_glmm.toml").read_text()
-    assert "The response: By its name. Left out: 'day', 'odd', 'id'." in text
+    assert "Left out: 'day', 'odd', 'id'." in text
     assert vi.glmm(config.model.formula, "p.csv").law.name == "bernoulli"
 
 

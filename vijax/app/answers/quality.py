@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from vijax.app.answers.measures import held_out_measures
 from vijax.app.catalogue.glmm import Frame
 from vijax.app.drawing import blocks
 from vijax.app.folder.loaded import Run
@@ -236,5 +237,7 @@ def evaluate_run(run: Run, source: str, column: str | None, seed: int, say: Say)
         say(f"Note: the score of a plain alternative is left out: {error}")
         return str(score)
     with_training = fitted_run.data._replace(train=data.train)
-    page, _ = quality(fitted_run._replace(data=with_training), score, NO_CURVES, [])
+    fitted_run = fitted_run._replace(data=with_training)
+    page, _ = quality(fitted_run, score, NO_CURVES, [])
+    page = [*held_out_measures(run.config.listing, fitted_run), *page]
     return f"{score}\n\n{blocks.text(page)}".rstrip()

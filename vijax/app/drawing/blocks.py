@@ -78,6 +78,7 @@ class Scatter(NamedTuple):
 
 
 TITLE_OF_VERDICT = "Verdict"
+TITLE_OF_MEASURES = "On held-out rows"
 TITLE_OF_QUALITY = "Is it any good?"
 """Titles of the blocks that say how good a fit is."""
 NINETY = 1.644854
@@ -602,7 +603,9 @@ def _align(
             padded.append(cell.rjust(width) if is_numeric else cell.ljust(width))
         return "  " + "  ".join(padded).rstrip()
 
-    text_lines = [line(header), *map(line, lines)]
+    text_lines = [*map(line, lines)]
+    if any(header):
+        text_lines.insert(0, line(header))
     if len(rows) > most:
         text_lines.append(f"  ... and {len(rows) - most:,} more{csv_hint}")
     return "\n".join(text_lines)

@@ -85,6 +85,8 @@ def _csv_link(name: str, text: str, part: str) -> str:
 def table(block: blocks.Table) -> str:
     """A table: words to the left, numbers to the right; columns of sentences break their lines."""
     columns = [[row[i] for row in block.rows] for i in range(len(block.header))]
+    if len(block.rows) == 1 and list(block.header) == ["", ""]:
+        return f"<p>{escape(block.rows[0][-1])}</p>"  # a verdict
     kinds = [_cell_class(column) for column in columns]
     names = zip(block.header, kinds, strict=True)
     head = "".join(f"<th{kind}>{escape(name)}</th>" for name, kind in names)
@@ -93,7 +95,9 @@ def table(block: blocks.Table) -> str:
         cells = zip(_cell_texts(block, row), kinds, strict=True)
         row_text = "".join(f"<td{kind}>{escape(cell)}</td>" for cell, kind in cells)
         body += f"<tr>{row_text}</tr>"
-    content = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    content = f"<tbody>{body}</tbody>"
+    if any(block.header):
+        content = f"<thead><tr>{head}</tr></thead>{content}"
     return f'<div class="scroll" tabindex="0"><table>{content}</table></div>'
 
 

@@ -445,12 +445,7 @@ def _look_for_formula(
         return Look(facts, settings)
     kinds = {name: column.kind for name, column in typed_table(raw).columns.items()}
     full = [column for column in table if not column.missing]
-    by_name = [c for c in full if set(words_of_name(c.name)) & TARGETS and c.suits("binary")]
-    target, reason_for_target = _target(
-        by_name, full, "binary" if by_name else "real", data, "glmm"
-    )
-    if by_name:
-        reason_for_target = "By its name."
+    target, reason_for_target = _target([], full, _kind_of_response(full), data, "glmm")
     candidates = [c for c in full if c is not target and c.distinct > 1 and not c.identifies]
     terms = [_term(column, kinds[column.name]) for column in candidates]
     groups = [column for column in candidates if _names_groups(column, kinds[column.name])]
@@ -467,6 +462,15 @@ def _look_for_formula(
     left_out = f" Left out: {listed(unused)}." if unused else ""
     reason = f"The response: {reason_for_target}{left_out} Change the formula at will."
     return Look(facts, settings, {"model.formula": reason})
+
+
+def _kind_of_response(table: list[Column]) -> str:
+    """ "binary" if the column that looks most like a response has two values, else "real"."""
+    likeness = {
+        kind: max((_likeness(c, table) for c in table if c.suits(kind)), default=-np.inf)
+        for kind in ("binary", "real")
+    }
+    return "binary" if likeness["binary"] > likeness["real"] else "real"
 
 
 def _term(column: Column, kind: str) -> str:
@@ -492,7 +496,11 @@ TARGETS = frozenset(
         "target", "label", "labels", "class", "classes", "y", "outcome", "response", "result", "churn", "churned",
         "default", "defaulted", "survived", "survival", "died", "dead", "death", "diagnosis", "disease", "fraud",
         "spam", "converted", "conversion", "success", "failure", "event", "subscribed", "attrition", "exited", "left",
-        "admitted", "approved", "readmitted", "recovered", "positive", "ziel", "klasse", "zielvariable",
+        "admitted", "approved", "readmitted", "recovered", "positive", "improved", "cured",
+        "healed", "relapse", "relapsed", "remission", "responded", "responder", "passed", "won",
+        "clicked", "purchased", "bought", "hired",
+        "infected", "deceased", "mortality", "alive",
+        "price", "sales", "revenue", "demand", "ziel", "klasse", "zielvariable",
     }
 )  # fmt: skip
 """Words that name columns to predict."""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vijax.app.drawing import blocks, charts
-from vijax.app.drawing.blocks import TITLE_OF_QUALITY, TITLE_OF_VERDICT
+from vijax.app.drawing.blocks import TITLE_OF_MEASURES, TITLE_OF_QUALITY, TITLE_OF_VERDICT
 from vijax.app.drawing.svg import escape
 from vijax.app.report import frame
 from vijax.app.report.embedded import TopicPage
@@ -116,7 +116,7 @@ def _results(report: Report) -> str:
     return topics + _section(title, findings) + _section("How sure is it?", doubts)
 
 
-HOW_SURE = (TITLE_OF_VERDICT, TITLE_OF_QUALITY)
+HOW_SURE = (TITLE_OF_MEASURES, TITLE_OF_QUALITY, TITLE_OF_VERDICT)
 """Titles of the blocks that say how good a fit is; they follow what it found."""
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from vijax.app.answers.measures import held_out_measures
 from vijax.app.answers.quality import quality
 from vijax.app.answers.results import remove_results, write_results
 from vijax.app.catalogue.parts.density_algorithm import is_at_once, model_rows
@@ -421,7 +422,9 @@ def _write_result(session: Session, result: Fit, recorder: Recorder) -> Outcome:
     page, fault = _page_blocks(listing, FittedRun(result, data, config.model, page_key, say))
     if fault is None:
         final_run = FittedRun(result, data, config.model, held_out_score_key())
-        remarks, fault = _quality_blocks(final_run, recorder.latest_score, folder, page, say)
+        remarks, fault = _quality_blocks(
+            listing, final_run, recorder.latest_score, folder, page, say
+        )
         page += remarks
     if listing.source.excerpts is not None and not config.page.excerpts:
         page = drop_excerpts(page)
@@ -455,10 +458,11 @@ def _page_blocks(listing: Any, run: FittedRun) -> tuple[list[Any], Exception | N
 
 
 def _quality_blocks(
-    run: FittedRun, score: Any, folder: Path, shown: list[Any], say: Say
+    listing: Any, run: FittedRun, score: Any, folder: Path, shown: list[Any], say: Say
 ) -> tuple[list[Any], Exception | None]:
-    """The block on how good the fit is; or none, and an error to raise later. Says warnings."""
+    """The blocks on how good the fit is; or none, and an error to raise later. Says warnings."""
     try:
+        measures = held_out_measures(listing, run)
         remarks, messages = quality(
             run, score, metrics.read_curves(folder / "metrics.jsonl"), shown
         )
@@ -466,7 +470,7 @@ def _quality_blocks(
         return [], error
     for warning in messages:
         say(f"Warning: {warning}")
-    return remarks, None
+    return [*measures, *remarks], None
 
 
 @contextlib.contextmanager

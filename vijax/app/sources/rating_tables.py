@@ -117,7 +117,7 @@ def _refuse_json_lines(section: RatingData, source: Any, roles: Mapping[str, Any
     raise ConfigError(
         f"{source}: expected a table of users and items, got JSON lines with {listed(names, 30)}. "
         f'Write it as a table: python -c "import pandas; pandas.read_json({path.name!r}, '
-        "lines=True, dtype=False).to_csv('ratings.csv', index=False)\""
+        "lines=True, dtype=False).to_parquet('ratings.parquet')\""
     )
 
 
