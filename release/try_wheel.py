@@ -16,9 +16,9 @@ from vijax.xla import native
 
 def main() -> None:
     """Fits, and compares with what is true."""
-    packages = Path(sysconfig.get_path("purelib")).resolve()
-    if packages not in Path(vi.__file__).resolve().parents:
-        raise SystemExit(f"vijax was imported from {vi.__file__}, not from {packages}.")
+    packages = {Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib")}
+    if packages.isdisjoint(Path(vi.__file__).resolve().parents):
+        raise SystemExit(f"vijax was imported from {vi.__file__}, not from what was installed.")
     expected = {"with": True, "without": False}[sys.argv[1]]
     if native.is_available() != expected:
         raise SystemExit(f"kernels in use: expected {expected}, got {not expected}.")
