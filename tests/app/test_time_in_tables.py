@@ -209,6 +209,8 @@ def test_times_of_each_group_are_its_own():
     assert sequence_times(table, 0) == ("when, years", pytest.approx([2024.0, 2024.25]))
     assert sequence_times(table, 1).at.tolist() == [2010.0, 2010.25]
     assert times_ahead(table, 1) == {"when": ["2024Q3", "2010Q3"]}
+    months = sequence_times(dated([f"2019-{i:02d}-01" for i in range(9, 13)]), 0)
+    assert 12 * (months.with_ahead(2)[-2:] - 2020) == pytest.approx([0, 1])  # January, February
     days = dated([f"2024-03-{i:02d}" for i in range(1, 11)])
     assert sequence_times(days, 0).label == "when, days since 2024-03-01"
     assert sequence_times(days, 0).at.tolist() == list(range(10))

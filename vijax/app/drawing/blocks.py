@@ -525,33 +525,23 @@ def _places(block: Curves) -> tuple[list[str], list[list[Any]]]:
 
 IN_YEARS = ", years"
 """The end of the name of an axis of years and parts of years."""
-MONTH = 27 / 365.25
-"""Least distance of dates, in years, that are told by their month."""
 
 
 def _dates(x: np.ndarray) -> list[str]:
-    """Years and parts of years as dates: the day, or the month if steps are months or longer.
+    """Years and parts of years as dates: years, months, or days.
 
-    >>> _dates(1970 + np.array([18262, 18293, 18322]) / 365.25), _dates(np.array([2016.0, 2016.25]))
-    (['2020-01', '2020-02', '2020-03'], ['2016-01', '2016-04'])
-    >>> _dates(1970 + np.array([18262, 18269]) / 365.25), _dates(np.array([1999.0, 2001.0]))
-    (['2020-01-01', '2020-01-08'], ['1999', '2001'])
+    >>> _dates(np.array([2016.0, 2016.083])), _dates(np.array([1999.0, 2001.0]))
+    (['2016-01', '2016-02'], ['1999', '2001'])
+    >>> _dates(1970 + np.array([18262, 18269]) / 365.25)
+    ['2020-01-01', '2020-01-08']
     """
     if np.allclose(x, np.round(x), rtol=0, atol=1e-6):
         return [f"{year:.0f}" for year in x]
     months = 12 * (x - 1970)
-    if np.allclose(months, np.round(months), rtol=0, atol=1e-4):
+    if np.allclose(months, np.round(months), rtol=0, atol=0.02):  # numbers in files are rounded
         return [str(np.datetime64(int(month), "M")) for month in np.round(months)]
     days = np.round(365.25 * (x - 1970)).astype(int)
-    dates = [np.datetime64(int(day), "D") for day in days]
-    if len(x) > 1 and np.diff(x).min() >= MONTH:
-        # Steps are not quite even: dates near an end of a month are moved towards its middle.
-        day = (dates[0] - dates[0].astype("datetime64[M]")).astype(int)
-        shift = np.timedelta64(10, "D")
-        if day >= 15:
-            shift = -shift
-        return [str((date + shift).astype("datetime64[M]")) for date in dates]
-    return [str(date) for date in dates]
+    return [str(np.datetime64(int(day), "D")) for day in days]
 
 
 def _marks(x: np.ndarray) -> list[str]:

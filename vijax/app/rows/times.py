@@ -57,6 +57,9 @@ def sequence_times(table: Table, place: int) -> Times:
     if timed.unit == "month":
         return Times(f"{name}, years", at / 12)
     if timed.unit == "second":
+        months = to_months(timed.times)
+        if months is not None and _go_by_months(timed, table):  # months are of unequal length
+            return Times(f"{name}, years", months[rows] / 12)
         is_of_day = timed.order.formats == (dates.TIME_OF_DAY,)
         return _scale_seconds(name, at, dates.TIME_OF_DAY if is_of_day else dates.ISO)
     return Times(name, at)
