@@ -14,7 +14,7 @@ from vijax.app.drawing.svg import nice_ticks
 from vijax.app.drawing.words import page_words
 from vijax.app.report.embedded import TopicPage, page_documents
 from vijax.app.report.pages import warn_once_of_letters
-from vijax.app.report.report import Report, render
+from vijax.app.report.report import Report, _two_columns, render
 from vijax.evaluate.metrics import BOUND_AXIS, Curves
 from vijax.topics.summary import Document, summarise, topic_distances
 
@@ -197,3 +197,11 @@ def test_letters_that_a_font_lacks_are_said_once():
     assert said[1].startswith(
         "The pictures in the folder figures have boxes in the place of some letters"
     )
+
+
+def test_no_card_stands_beside_an_empty_half():
+    card = lambda title, wide: charts.frame_card(title, "", "", is_wide=wide)
+    cards = [card("a", False), card("b", True), card("c", False), card("d", False)]
+    text = _two_columns(cards)
+    kinds = re.findall(r'class="card( [^"]*|)"', text)
+    assert kinds == [" wide lone", " wide", "", ""]

@@ -124,7 +124,23 @@ def _section(title: str, cards: Sequence[str]) -> str:
     """A heading above cards; "" without cards."""
     if not cards:
         return ""
-    return f'<h2>{title}</h2><div class="cards">{"".join(cards)}</div>'
+    return f"<h2>{title}</h2>{_two_columns(cards)}"
+
+
+def _two_columns(cards: Sequence[str]) -> str:
+    """Cards in two columns, wide ones across both; so is a card that would stand alone beside an
+    empty half."""
+    is_wide = [True, *(card.startswith(WIDE_CARD) for card in cards), True]
+    text = ""
+    for i, card in enumerate(cards):
+        is_alone = is_wide[i] and is_wide[i + 2] and not is_wide[i + 1]
+        text += card.replace(CARD, LONE_CARD, int(is_alone))
+    return f'<div class="cards">{text}</div>'
+
+
+CARD = '<section class="card"'
+WIDE_CARD = '<section class="card wide"'
+LONE_CARD = '<section class="card wide lone"'
 
 
 def _next_steps(steps: Sequence[tuple[str, str]]) -> str:
@@ -144,7 +160,7 @@ def _course(report: Report) -> str:
     if not cards and not report.course:
         return ""
     tiles = _tiles(report.course)
-    return f'<h2>For experts: how the fit went</h2>{tiles}<div class="cards">{"".join(cards)}</div>'
+    return f"<h2>For experts: how the fit went</h2>{tiles}{_two_columns(cards)}"
 
 
 def training(curves: Curves, per: str, score_unit: str) -> list[blocks.Lines]:
