@@ -35,6 +35,10 @@ SUM = {**TABLE, "s": TABLE["x"] + TABLE["z"]}
         ("y ~ 0 + g + I(g == 'a') + x", r"\(\"I\(g == 'a'\)\" from 'g\[a\]'\)"),
         ("y ~ x + (1 | one)", r"'one' has one group: the data hardly tell 1\|one_sigma"),
         ("y ~ x + (1 | id)", r"Each row has a group of 'id' of its own.* 1\|id_sigma and sigma"),
+        (
+            "y ~ s(x, by=g, k=4)",
+            "levels of 'g' differ in shape alone: write g .* for means of thei",
+        ),
         ("y ~ g + (1 | g)", "'g' has a coefficient and an effect for each level"),
     ],
 )
@@ -53,6 +57,8 @@ def test_what_only_the_prior_tells_is_said(formula, said):
         ("y ~ poly(x, 5) + (x | g)", "gaussian"),
         ("I(y > 0) ~ x + (1 | id)", "bernoulli"),
         ("y ~ 0 + g + x:g", "gaussian"),
+        ("y ~ g + s(x, by=g, k=4)", "gaussian"),
+        ("y ~ s(x, by=z, k=4)", "gaussian"),
     ],
 )
 def test_nothing_is_said_of_what_the_data_tell(formula, family):

@@ -19,8 +19,8 @@ from jaxtyping import Float
 MOST_POINTS = 1000
 """Most centres of thin plate splines. Of more distinct points so many are taken, in even steps of
 their order."""
-NEGLIGIBLE = 1e-10
-"""Share of the largest penalty below which a function has none."""
+AT_ONCE = 1 << 22
+"""Most distances that are computed at once."""
 Points = Float[np.ndarray, "N d"]
 Columns = Float[np.ndarray, "N K"]
 
@@ -49,7 +49,13 @@ class ThinPlate:
 
     def functions(self, x: Points) -> Columns:
         """B, (N, K)."""
-        return _radial((x - self.centre) / self.scale, self.centres) @ self.weights
+        scaled = (x - self.centre) / self.scale
+        rows = max(1, AT_ONCE // len(self.centres))  # all distances may not fit into memory
+        columns = np.empty((len(x), self.weights.shape[1]))
+        for start in range(0, len(x), rows):
+            part = slice(start, start + rows)
+            columns[part] = _radial(scaled[part], self.centres) @ self.weights
+        return columns
 
     def polynomials(self, x: Points) -> Columns:
         """T: the constant, and the columns about their centre."""
@@ -83,10 +89,11 @@ def thin_plate(points: Points, size: int) -> ThinPlate:
 def _radial(x: Points, centres: Points) -> Float[np.ndarray, "N P"]:
     """Radial functions of thin plate splines that penalise second derivatives, in one, two or three
     dimensions."""
-    squares = np.sum((x[:, None] - centres[None]) ** 2, 2)
     dimensions = x.shape[1]
     if dimensions == 1:
-        return squares**1.5 / 12
+        gaps = np.abs(x - centres.T)
+        return gaps * gaps * gaps / 12
+    squares = np.sum((x[:, None] - centres[None]) ** 2, 2)
     if dimensions == 2:
         logs = np.log(np.where(squares > 0, squares, 1.0))
         return squares * logs / (16 * math.pi)

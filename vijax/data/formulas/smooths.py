@@ -139,8 +139,10 @@ class SmoothTerm:
             reason = "they are taken as places of the cycle"
         elif len(self.covariates) > 1:
             reason = "nothing was seen there, and the function goes on by its splines"
-        rows = f"{number} row{'s' * (number > 1)}"
-        return f"{rows} of {self.label} lie beyond training ({extents}): {reason}."
+        rows = f"{number} rows of {self.label} lie"
+        if number == 1:
+            rows = f"1 row of {self.label} lies"
+        return f"{rows} beyond training ({extents}): {reason}."
 
     def _straight(self, points: Float[np.ndarray, "N d"]) -> Float[np.ndarray, "N p"]:
         """The functions without a penalty. The constant is the intercept's, but for a function

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float
 
+from vijax.data.formulas.functions import find_columns
 from vijax.models.formulas.formula import Design
 from vijax.models.formulas.groups import Factor
 from vijax.models.formulas.laws import Law
@@ -21,7 +22,7 @@ MOST_NAMED = 5
 
 
 class OnlyPriorWarning(UserWarning):
-    """A coefficient, or an sd of groups, that only its prior tells."""
+    """A coefficient, or an sd of groups, that only its prior tells; or levels without means."""
 
 
 def prior_notes(
@@ -41,6 +42,7 @@ def prior_notes(
     notes = []
     for slot in range(1 + len(design.further)):
         notes += _column_notes(design, law, rows, slot)
+    notes += _mean_notes(design)
     for i, factor in enumerate(design.factors):
         notes += _group_notes(design, factor, np.bincount(design.rows.groups[i][rows]))
         if law.name == "gaussian" and "1" in factor.labels and not design.further:
@@ -130,6 +132,27 @@ def _find_parts(triangle: np.ndarray, bases: list[int], j: int) -> list[int]:
     """The columns among `bases` whose combination column j is."""
     solution = np.linalg.lstsq(triangle[:, bases], triangle[:, j], rcond=None)[0]
     return np.array(bases)[np.abs(solution) > LEAST_PART].tolist()
+
+
+def _mean_notes(design: Design) -> Iterator[str]:
+    """Sentences on smooth functions of levels that have no means of their own: each function is
+    about zero."""
+    grouping = {name for factor in design.factors for name in factor.columns}
+    for learnt in design.learnt:
+        categories = {
+            learnt.categories[part.term[0]].column.name
+            for part in learnt.parts
+            if len(part.term) == 1 and part.term[0] in learnt.categories
+        }
+        for term in learnt.smooths:
+            if term.by is None or term.levels is None:
+                continue
+            name = next(iter(find_columns(term.by)))
+            if name not in categories | grouping:
+                yield (
+                    f"The functions {term.node} have mean zero, so that levels of {name!r} differ "
+                    f"in shape alone: write {term.by} + {term.node} for means of their own."
+                )
 
 
 # --- groups ---------------------------------------------------------------------------------------
