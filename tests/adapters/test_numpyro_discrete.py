@@ -3,6 +3,7 @@ probabilities against sums over all values by hand, in float64."""
 
 import functools
 import itertools
+import pickle
 import sys
 
 import jax
@@ -227,6 +228,8 @@ def test_a_fit_names_what_was_summed_out_and_answers_for_it():
     probs = fit.locals(None, key=jax.random.key(2))["z"].probs
     np.testing.assert_allclose(probs[:, 1], exact.mean(0), atol=0.08)
     np.testing.assert_allclose(probs.sum(-1), 1.0, atol=1e-5)
+    copy = pickle.loads(pickle.dumps(fit))
+    np.testing.assert_array_equal(copy.locals(None, key=jax.random.key(2))["z"].probs, probs)
     with pytest.raises(ValueError, match=r"data: expected None, got data\. The data are in the"):
         fit.locals(Y, key=KEY)
 

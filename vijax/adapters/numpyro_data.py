@@ -3,15 +3,18 @@ impossible values."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
+from vijax.arrays import require_no_times, to_array, unmasked
 from vijax.checks import require
-from vijax.extras import require_extra
+from vijax.xla.frozen import TABLES
 
 Site = Mapping[str, Any]
 REMEDY = (
@@ -49,18 +52,104 @@ def check_missing_as_unknown(sites: Mapping[str, Site]) -> None:
         )
 
 
-def missing_arguments(
+def read_arguments(
+    model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a model, with arrays in place of columns of tables, lists of numbers and
+    masked arrays. ValueError naming an argument with dates or times."""
+    names = _names(model, args)
+    new_args = [_read(x, f"argument {name!r}") for name, x in zip(names, args, strict=True)]
+    new_kwargs = {name: _read(x, f"argument {name!r}") for name, x in kwargs.items()}
+    return tuple(new_args), new_kwargs
+
+
+def _read(x: Any, name: str) -> Any:
+    """An argument, or a part of it, as the model gets it."""
+    if isinstance(x, dict):
+        return {key: _read(part, f"{name}[{key!r}]") for key, part in x.items()}
+    if isinstance(x, np.ndarray):
+        require_no_times(x, name)
+        return unmasked(x).copy()
+    if _is_column(x):
+        return _read_column(x, name)
+    if isinstance(x, list):
+        leaves = jax.tree.leaves(x, is_leaf=lambda part: part is None)
+        has_gaps = any(part is None for part in leaves)
+        is_numeric = all(isinstance(part, float | int | np.number | None) for part in leaves)
+        if leaves and is_numeric:
+            require(not has_gaps, name, "numbers", "a list with None", REMEDY)
+            try:
+                return np.asarray(x)
+            except ValueError:  # rows of several lengths
+                return x
+    return x
+
+
+def _is_column(x: Any) -> bool:
+    """True for a column of pandas, polars or pyarrow."""
+    library = type(x).__module__.partition(".")[0]
+    return library in TABLES and hasattr(x, "to_numpy") and not hasattr(x, "columns")
+
+
+def _read_column(x: Any, name: str) -> Any:
+    """A column as an array; text and categories as they are."""
+    column = to_array(x, name)
+    if column.dtype.kind != "O":
+        return column
+    try:
+        return np.asarray([np.nan if _is_gap(entry) else float(entry) for entry in column])
+    except (TypeError, ValueError):
+        return x
+
+
+def _is_gap(entry: Any) -> bool:
+    return entry is None or type(entry).__name__ == "NAType"
+
+
+def odd_arguments(
     model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> list[str]:
-    """A sentence on each array with missing values (NaN) in the arguments of a model."""
+    """A sentence on each argument that JAX does not take, with the remedy."""
+    sentences = []
+    for name, value in [*zip(_names(model, args), args, strict=True), *kwargs.items()]:
+        kind = type(value).__name__
+        if type(value).__module__.partition(".")[0] in TABLES:
+            remedy = f"give its columns as arrays, {name}['column'].to_numpy()"
+            if not hasattr(value, "columns"):
+                remedy = "give numbers in its place, such as codes from 0"
+            sentences.append(f"argument {name!r} is a {kind}: {remedy}")
+    return sentences
+
+
+@contextlib.contextmanager
+def blame_arguments(sentences: Sequence[str]) -> Iterator[None]:
+    """Replaces an error in a model by one on the arguments that explain it."""
+    try:
+        yield
+    except Exception as error:  # of any library
+        is_clear = str(error).startswith("model: observed site")
+        if not sentences or is_clear:
+            raise
+        text = f"model: expected arrays and numbers as arguments, got: {'; '.join(sentences)}."
+        raise ValueError(f"{text} ({type(error).__name__}: {error})") from error
+
+
+def _names(model: Callable[..., Any], args: Sequence[Any]) -> list[str]:
+    """The names of positional arguments."""
     try:
         parameters = list(inspect.signature(model).parameters)
     except (TypeError, ValueError):
         parameters = []
     names = parameters[: len(args)]
-    names += [f"number {i}" for i in range(len(names), len(args))]
+    return names + [f"number {i}" for i in range(len(names), len(args))]
+
+
+def missing_arguments(
+    model: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[str]:
+    """A sentence on each array with missing values (NaN) in the arguments of a model."""
     sentences = []
-    for name, value in [*zip(names, args, strict=True), *kwargs.items()]:
+    for name, value in [*zip(_names(model, args), args, strict=True), *kwargs.items()]:
         for leaf in jax.tree.leaves(value):
             x = np.asarray(leaf)
             if x.dtype.kind == "f" and np.isnan(x).any():
@@ -109,8 +198,9 @@ def _undefined_places(site: Site) -> np.ndarray:
 
 
 def _log_prob(site: Site) -> Any:
-    validation = require_extra("numpyro.distributions.distribution", "numpyro").validation_enabled
-    with validation(False):
+    """The log density as the model has it: minus infinity for values that NumPyro refuses, of which
+    it warns."""
+    with warnings.catch_warnings(action="ignore"):
         return site["fn"].log_prob(site["value"])
 
 

@@ -11,10 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vijax.adapters.indices import check_indices
 from vijax.adapters.numpyro_data import (
+    blame_arguments,
     check_missing_as_unknown,
     check_observations,
     missing_arguments,
+    odd_arguments,
+    read_arguments,
     require_run,
 )
 from vijax.adapters.numpyro_discrete import Enumeration, discrete_posterior, shorten
@@ -29,10 +33,11 @@ from vijax.adapters.numpyro_sites import (
 )
 from vijax.adapters.reuse import reuse_model
 from vijax.adapters.variables import free_variables
-from vijax.checks import require
+from vijax.checks import require, traceable
 from vijax.contract.model import Model
 from vijax.extras import require_extra
 from vijax.models.energies.density import density, with_hierarchy, with_prior, with_source
+from vijax.xla import by_value
 from vijax.xla.compiler import quick_jit
 from vijax.xla.frozen import snapshot
 
@@ -55,6 +60,9 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     the posterior probabilities of `z`, its values along the last axis. They are not among the draws
     of `fit.sample`, nor is a deterministic site that depends on them.
 
+    Columns of tables, lists of numbers and masked arrays among the arguments come to the model as
+    arrays. A fit can be pickled where the model is a function of a module.
+
     `vijax.auto(model, key=key)` fits it: the model holds the data, and reads all of them at every
     step.
 
@@ -67,7 +75,8 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
       A density of the continuous sites, for `vijax.auto` and every algorithm that fits densities.
 
     Raises:
-      ValueError: nothing is unknown, or only discrete sites are; data that are missing, or outside
+      ValueError: nothing is unknown, or only discrete sites are; JAX cannot trace the model; an
+        index beyond an array; a table or dates among the arguments; data that are missing, or outside
         of the support of their site; `obs_mask`; a plate takes a subsample; a site is a
         `numpyro.param`; a support is none of vijax's, or changes with other sites' values; a
         discrete site has too many values, batches without plates, or is used in such a way that its
@@ -88,24 +97,31 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     2.5
     """
     require(callable(model), "model", "a function that calls numpyro.sample", type(model).__name__)
+    args, kwargs = read_arguments(model, args, kwargs)
+    recipe = (model, args, kwargs)
+    missing = missing_arguments(model, args, kwargs)
+    odd = odd_arguments(model, args, kwargs)
     model = snapshot(model)
     bound = _bind(model, args, kwargs)
-    missing = missing_arguments(model, args, kwargs)
     try:
-        runs = [run(bound, jax.random.key(i)) for i in range(RUNS)]
+        with blame_arguments(odd):
+            runs = [run(bound, jax.random.key(i)) for i in range(RUNS)]
     except ValueError as error:
         require_run(error, missing)
         raise
     for sites in runs:
         check_kinds(sites)
         check_missing_as_unknown(sites)
-    check_observations(runs, missing)
+    with blame_arguments(odd):
+        check_observations(runs, missing)
     _check_some_continuous(runs[0])
     variables = free_variables("model", [continuous(sites) for sites in runs])
     values = {name: runs[0][name]["value"] for name in variables}
     # Two models of one density may differ in their sites, and so in their levels.
     kinds = [(name, site["type"], type(site.get("fn")).__name__) for name, site in runs[0].items()]
     facts = (variables, kinds)
+    with blame_arguments(odd):
+        _check_density(bound, runs[0])
     if discrete(runs[0]):
         enumeration = Enumeration.from_sites(bound, runs[0])
         enumeration.check(values)
@@ -124,7 +140,27 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
             model = with_hierarchy(model, make_walk(parts.model, levels), levels)
         return with_source(model, "NumPyro", parts.queries)
 
-    return reuse_model(parts.joint, [prior, derived], values, facts, make)
+    new_model = reuse_model(parts.joint, [prior, derived], values, facts, make)
+    return by_value.pickle_as_call(new_model, _from_recipe, *recipe)
+
+
+def _from_recipe(model: Callable[..., Any], args: Any, kwargs: Any) -> Model:
+    """The model of `from_numpyro`, made again from a pickle."""
+    return from_numpyro(model, *args, **kwargs)
+
+
+def _check_density(model: Callable[[], Any], sites: Sites) -> None:
+    """Raises ValueError where JAX cannot trace the density of a model, or where the model reads an
+    entry beyond an array. Discrete sites have the values of the run."""
+    names = discrete(sites)
+    values = {name: sites[name]["value"] for name in [*continuous(sites), *names]}
+    floats = {name: x for name, x in values.items() if name not in names}
+    counts = {name: values[name] for name in names}
+    joint = _joint_density(model)
+    log_density = lambda floats: joint({**floats, **counts})
+    with traceable("model"):
+        jax.eval_shape(log_density, floats)
+    check_indices(log_density, floats)
 
 
 def discrete_probabilities(
@@ -143,6 +179,7 @@ def discrete_probabilities(
     [0.5 0.5]
     """
     require(callable(model), "model", "a function that calls numpyro.sample", type(model).__name__)
+    args, kwargs = read_arguments(model, args, kwargs)
     bound = _bind(model, args, kwargs)
     sites = run(bound, jax.random.key(0))
     names = list(continuous(sites))

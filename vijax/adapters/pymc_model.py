@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from vijax.adapters.indices import check_indices
 from vijax.adapters.pymc_discrete import SUMMED_OUT, sum_discrete_variables
 from vijax.adapters.pymc_laws import read_hierarchy
 from vijax.adapters.pymc_programs import compile_density, compile_graph, minibatches
@@ -82,6 +83,7 @@ def from_pymc(model: Any) -> Model:
     log_prior = lambda values: prior(*_to_list(inputs, values))[0]
     values = {variable.name: start[variable.name] for variable in inputs}
     _check_trace(log_joint, values)
+    check_indices(log_joint, values)
     if batched:
         log_lik, data = _row_likelihood(model, inputs, batched, places)
         derived = _derived_values(model, inputs)
