@@ -24,7 +24,7 @@ def fit(
     out: Path | None = None,
     set: tuple[str, ...] = (),
     sweep: str | None = None,
-    devices: int | None = None,
+    devices: int | str | None = None,
     distributed: bool = False,
     coordinator: str | None = None,
     num_processes: int | None = None,
@@ -42,8 +42,9 @@ def fit(
       set: settings to change, as key=value: --set model.num_topics=100 fit.num_epochs=20.
       sweep: a setting and its values: --sweep model.num_topics=10,20,50 fits a run for each, and
           compares them.
-      devices: number of devices over which each batch is split; in place of fit.devices. Of several
-        processes, the devices of each; all that it has if not given.
+      devices: number of devices over which each batch is split; in place of fit.devices. 2x4 splits
+        batches in 2 and tables of topics in 4. Of several processes, the devices of each; all that
+        it has if not given.
       distributed: this is one of several processes that make this fit together, started by srun,
         Open MPI, Kubernetes or the like, each with this same command.
       coordinator: address and port of process 0, as 10.0.0.1:1234, where the processes are not
@@ -90,7 +91,7 @@ def resume(
     run: Path,
     /,
     *,
-    devices: int | None = None,
+    devices: int | str | None = None,
     distributed: bool = False,
     coordinator: str | None = None,
     num_processes: int | None = None,

@@ -3,7 +3,7 @@ kept.
 
     step_00000120.npz   leaf/0, leaf/1, ...   the arrays of the tree
                         meta                  JSON: step, configuration, path, type and sha256 of each leaf
-    step_00000120.rows/                       tables whose rows lie with several processes (vijax/scale/stored.py)
+    step_00000120.rows/                       tables that lie with several processes or devices (vijax/scale/stored.py)
 
 A file has its name only once it is complete and on the disk (temporary file, fsync, rename, fsync
 of the folder): a kill at any moment leaves earlier checkpoints as they were. Tables by row are
@@ -26,7 +26,7 @@ import numpy as np
 from vijax.files import check_declared_sizes, checksum, own_folder, storable, write_arrays
 from vijax.scale.arrays import Rows
 from vijax.scale.row_files import StoredRows
-from vijax.scale.stored import store_tables
+from vijax.scale.stored import store_parts, store_tables
 
 Tree = TypeVar("Tree")
 
@@ -60,7 +60,8 @@ def save(
 
     If rows of tables in the tree lie with several processes (the `whole` of a callback's
     `Progress`), all processes call it together: each writes its own rows, in a folder that all see,
-    and process 0 writes all else.
+    and process 0 writes all else. Tables whose topics are split over devices
+    (`vijax.scale.mesh(topics=)`) are written part by part.
 
     Args:
       folder: the folder, made if it is missing.
@@ -85,6 +86,10 @@ def save(
         tree = with_stored_rows(folder, step, tree)
         if jax.process_index() > 0:
             return target
+    try:
+        tree = store_parts(folder / f"step_{step:08d}.rows", tree)
+    except OSError as error:
+        raise CheckpointError(_write_error(target, error)) from error
     arrays = _to_arrays(tree, {"format": FORMAT, "step": step, "config": dict(config or {})})
     try:
         own_folder(folder)

@@ -54,6 +54,7 @@ from vijax.inference.stopping import (
     window_of,
 )
 from vijax.inference.wrappers.wrapper import generalize
+from vijax.scale.by_topic import put_by_topic, split_topics
 from vijax.scale.lost import fail_together, name_lost_process
 from vijax.scale.place import ManyDevices, OneDevice, choose_placement, is_shared
 from vijax.scale.steps import on_mesh
@@ -178,7 +179,8 @@ def fit(
         not divide is padded, and padding has no weight. The fit equals the fit on one device up to
         rounding, and its result lies on one device. An E-step that draws has one stream of draws
         for each group, the same on any number of devices, one included; without a mesh its draws
-        differ (`docs/how-to/devices.md`).
+        differ (`docs/how-to/devices.md`). `vijax.scale.mesh(data=2, topics=4)` also splits the
+        tables of topics and words, which then stay on its devices, in the result too.
 
     Steps whose value or gradient is not finite are skipped: the state stays as it was.
     `fit.num_skipped` counts them.
@@ -236,17 +238,19 @@ def fit(
         check_batches(alg, loader, total)
         shared_alg, constants = generalize(alg)
         runs = shared_alg if restarts == 1 else many(shared_alg, restarts)
+        starting = _split_starts(shared_alg, mesh, restarts)
         points = tree.as_arrays({**spec.model.hyper, **(hyper or {})})
         if state is None:
-            state = first_state(runs, loader, key_init, points, constants)
+            state = first_state(starting, loader, key_init, points, constants)
             if not spec.draws:
                 warn_of_equal_starts(state)
         else:
-            state = resume_state(runs, loader, key_init, points, constants, state)
+            state = put_by_topic(spec.model, mesh, state)
+            state = resume_state(starting, loader, key_init, points, constants, state)
         window = _noise_window(spec, loader)
         if tol is not None and window > 0:
             state = _with_watch(state, window)
-    placement = choose_placement(mesh, state, loader)
+    placement = choose_placement(mesh, state, loader, spec.model)
     rule = None if tol is None else _Rule.from_state(tol, window, state)
     # Chunks that callbacks or other processes follow have one length.
     is_followed = bool(callbacks) or placement.is_shared
@@ -302,6 +306,15 @@ def _check_call(alg: Any, data: Any, key: PRNGKeyArray, state: Any, hyper: Any) 
     require_on_host("vijax.fit", data, key, state, hyper, model.hyper, model.form.given)
     check_key(key)
     check_whole(alg)
+
+
+def _split_starts(alg: Algorithm, mesh: Mesh | None, restarts: int) -> Algorithm:
+    """The algorithm of all restarts whose start is made on the devices that hold its tables."""
+    if mesh is not None:
+        alg = split_topics(alg, mesh)
+    if restarts == 1:
+        return alg
+    return many(alg, restarts)
 
 
 def _wrapped_loader(alg: Algorithm, loader: Loader) -> Loader:

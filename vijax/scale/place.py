@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from vijax.checks import require
 from vijax.contract.batch import Documents, Minibatch
+from vijax.contract.model import Model
 from vijax.data.minibatch import Share
 from vijax.data.streams.stream import StreamLoader
 from vijax.inference.compose import Algorithm, build_algorithm
@@ -21,7 +22,8 @@ from vijax.inference.step_size import by_share
 from vijax.inference.wrappers.beside import Warm
 from vijax.inference.wrappers.wrapper import wrap
 from vijax.scale import arrays, watch
-from vijax.scale.devices import check_mesh
+from vijax.scale.by_topic import find_tables, spread
+from vijax.scale.devices import check_mesh, count_topic_parts
 from vijax.scale.in_step import (
     Announcement,
     Rules,
@@ -66,7 +68,7 @@ class OneDevice:
 
     def share_start(self, state: Any, **settings: Any) -> Any:
         """The state from which all processes start; `settings` must be the same in all."""
-        return _read_tables(state)
+        return _join_parts(_read_tables(state))
 
     def callback_state(self, state: Any) -> Any:
         """The state for callbacks: on one device, but tables that are split over processes stay
@@ -102,7 +104,8 @@ class ManyDevices:
     Batches are split by groups, and padded so that the devices divide their groups. In a state,
     tables with a row for each group of the data are split and padded: carried locals and warm
     starts. The messages of parts are split by entries, unless some devices belong to other
-    processes. Everything else is whole on each device.
+    processes. Where the mesh has an axis of topics, tables of topics and words are split along it
+    (`vijax.scale.by_topic`), also those of a result. Everything else is whole on each device.
 
     Attributes:
       mesh: the devices.
@@ -110,6 +113,7 @@ class ManyDevices:
       rows: number of groups of each split table, without padding.
       lead: 1 if a state stacks several runs, else 0.
       reads_own: batches hold only the groups that this process reads.
+      tables: the places in a run's state of tables that are split by topics, and how.
     """
 
     mesh: Mesh
@@ -117,6 +121,7 @@ class ManyDevices:
     rows: tuple[int, ...]
     lead: int
     reads_own: bool = False
+    tables: Mapping[str, P] = dataclasses.field(default_factory=dict)
 
     def adapt_algorithm(self, alg: Algorithm, loader: Any) -> Algorithm:
         """See `OneDevice`. Step sizes by the share of the data in a batch count no padding."""
@@ -139,9 +144,9 @@ class ManyDevices:
             silence_end(loader)
         if self.reads_own:
             return loader.with_share(
-                Share(jax.process_index(), jax.process_count(), self.mesh.size)
+                Share(jax.process_index(), jax.process_count(), self._num_shares)
             )
-        return PaddedLoader(loader, self.mesh.size)
+        return PaddedLoader(loader, self._num_shares)
 
     def put_batches(self, stacked: Minibatch) -> Minibatch:
         """See `OneDevice`; batches are stacked along a leading axis of steps."""
@@ -166,7 +171,7 @@ class ManyDevices:
         splits_messages = self._splits(runs.messages)
         if splits_messages:
             runs = runs._replace(messages=slice_tables(runs.messages, self.mesh.size, self.lead))
-        places = jax.tree.map(lambda _: replicated, replace_tables(runs, None))
+        places = spread(replace_tables(runs, None), self.tables, self.mesh)
         places = replace_tables(places, jax.tree.map(lambda _: split, tables))
         if splits_messages:
             places = places._replace(messages=table_places(runs.messages, slices, replicated))
@@ -205,7 +210,7 @@ class ManyDevices:
             state = self._with_runs(state, placed_runs._replace(messages=None))
         if self.is_shared:
             state = jax.tree.map(arrays.local, state)
-        else:
+        elif not self.tables:  # of topics a device has its part
             state = jax.device_put(state, self.mesh.devices.flat[0])
         runs = self._runs(state)
         leaves, structure = jax.tree.flatten(row_tables(runs))
@@ -259,10 +264,15 @@ class ManyDevices:
 
     def _splits(self, messages: Any) -> bool:
         """True if each device has a slice of the messages of parts, or of their memory."""
-        return isinstance(messages, by_part | Parts) and not self.is_shared
+        return isinstance(messages, by_part | Parts) and not self.is_shared and not self.tables
+
+    @property
+    def _num_shares(self) -> int:
+        """The number of parts into which a batch is split."""
+        return int(self.mesh.shape[self.axis])
 
     def _pad_rows(self, x: Any) -> Any:
-        return _add_rows(x, -count_rows(x, self.lead) % self.mesh.size, self.lead)
+        return _add_rows(x, -count_rows(x, self.lead) % self._num_shares, self.lead)
 
     def _put(self, tree: Any, places: Any) -> Any:
         return arrays.put(tree, places) if self.is_shared else jax.device_put(tree, places)
@@ -271,15 +281,21 @@ class ManyDevices:
         return NamedSharding(self.mesh, spec)
 
 
-def choose_placement(mesh: Mesh | None, state: Any, loader: Any = None) -> OneDevice | ManyDevices:
+def choose_placement(
+    mesh: Mesh | None, state: Any, loader: Any = None, model: Model | None = None
+) -> OneDevice | ManyDevices:
     """The placement of a fit that starts at this state: one run, or several stacked in its
-    `states`."""
+    `states`. The model says which tables are of topics."""
     if mesh is None:
         return OneDevice()
     runs = getattr(state, "states", state)
     lead = int(hasattr(state, "states"))
     rows = tuple(count_rows(x, lead) for x in jax.tree.leaves(row_tables(runs)))
-    placement = ManyDevices(*check_mesh(mesh), rows=rows, lead=lead)
+    mesh, axis = check_mesh(mesh)
+    tables = {}
+    if model is not None and count_topic_parts(mesh) > 1:
+        tables = find_tables(model, replace_tables(runs, None))
+    placement = ManyDevices(mesh, axis, rows=rows, lead=lead, tables=tables)
     processes = [device.process_index for device in placement.mesh.devices.flat]
     are_equal = len({processes.count(k) for k in processes}) == 1
     has_shares = hasattr(type(loader), "with_share")
@@ -392,6 +408,18 @@ def _read_tables(state: Any) -> Any:
         return to_device(np.asarray(x)) if isinstance(x, arrays.Rows | StoredRows) else x
 
     return jax.tree.map(read, state)
+
+
+def _join_parts(state: Any) -> Any:
+    """A state whose arrays lie on one device each: those on several (`vijax.scale.by_topic`) are
+    joined on the host."""
+
+    def join(x: Any) -> Any:
+        if isinstance(x, jax.Array) and len(x.sharding.device_set) > 1:
+            return to_device(np.asarray(x))
+        return x
+
+    return jax.tree.map(join, state)
 
 
 def _cut_padding(x: Any, length: int, axis: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
@@ -17,6 +18,7 @@ from vijax.inference.compose import Algorithm, build_algorithm
 from vijax.inference.state import Info, State
 from vijax.inference.wrappers.axis import over_axis
 from vijax.inference.wrappers.wrapper import Wrapper, wrap
+from vijax.scale.by_topic import split_topics
 from vijax.scale.devices import check_mesh
 from vijax.scale.split_parts import SplitByPart, table_places
 from vijax.topics.own_words import ByWords
@@ -32,7 +34,7 @@ def on_mesh(alg: Algorithm, mesh: Mesh) -> Algorithm:
 
     Args:
       alg: the algorithm.
-      mesh: devices of this process, along one axis.
+      mesh: devices of this process, along one axis, or along a second one that splits topics.
 
     Raises:
       ValueError: not a mesh along one axis, a model whose data are one group, or active topics.
@@ -65,7 +67,7 @@ def on_mesh(alg: Algorithm, mesh: Mesh) -> Algorithm:
     sharded = build_algorithm(alg.spec)
     for wrapper in (OnMesh(mesh, axis), *alg.wrappers):
         sharded = wrap(sharded, wrapper)
-    return sharded
+    return split_topics(sharded, mesh)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,15 +92,31 @@ class OnMesh(Wrapper):
             states = states._replace(messages=tables)
         infos = Info(*(replicated for _ in Info._fields))._replace(per_group=split)  # type: ignore[arg-type]
         batches = Minibatch(split, replicated, split, split, replicated, split)  # type: ignore[arg-type]
-        # Unchecked: the check wants the zeros of every scan, and our own derivatives, marked as
-        # different on each device. It would also find a key that all devices use alike:
-        # tests/inference/test_axis.py tests for that.
-        step = jax.shard_map(
-            over_axis(alg, self.axis).step,
-            mesh=self.mesh,
-            in_specs=(P(), states, batches),
-            out_specs=(states, infos),
-            check_vma=False,
-        )
+        step = over_axis(alg, self.axis).step
+        if self.mesh.shape[self.axis] == 1 < self.mesh.size:
+            step = self._vmap_one(step)
+        else:
+            # Unchecked: the check wants the zeros of every scan, and our own derivatives, marked
+            # as different on each device. It would also find a key that all devices use alike:
+            # tests/inference/test_axis.py tests for that.
+            step = jax.shard_map(
+                step,
+                mesh=self.mesh,
+                axis_names={self.axis},  # XLA splits topics by itself
+                in_specs=(P(), states, batches),
+                out_specs=(states, infos),
+                check_vma=False,
+            )
         new, info = step(key, state._replace(beside={}), jax.tree.map(jnp.asarray, batch))
         return new._replace(beside=state.beside), info
+
+    def _vmap_one(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        """The step of a batch that is not split. (XLA's partitioner fails where an axis of one
+        device is manual.)"""
+        over_one = jax.vmap(step, in_axes=None, axis_size=1, axis_name=self.axis)
+
+        def call(*args: Any) -> Any:
+            with jax.sharding.use_abstract_mesh(self.mesh.abstract_mesh):
+                return jax.tree.map(lambda x: x[0], over_one(*args))
+
+        return call

@@ -1,4 +1,5 @@
-"""Tables by row of several processes in files: each process writes its own rows."""
+"""Tables in files, by parts: of several processes each writes its own rows, and of tables that are
+split by topics each device's part is written by itself."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import NamedSharding
 
 from vijax.files import own_folder
 from vijax.scale.arrays import PIECE, Rows, gathered
@@ -51,6 +53,35 @@ def store_tables(folder: Path, tree: Any) -> Any:
     return jax.tree.unflatten(structure, stored)
 
 
+def store_parts(folder: Path, tree: Any) -> Any:
+    """A tree whose arrays that are split along one axis, over devices of this process, are in files
+    of this folder. No array is whole on a device or on the host.
+
+    Raises:
+      OSError: a file cannot be written.
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    if not any(map(is_split, leaves)):
+        return tree
+    own_folder(folder.parent)
+    own_folder(folder)
+    stored = list(leaves)
+    for i, x in enumerate(leaves):
+        if is_split(x):
+            rows = Rows.from_array(x)
+            stored[i] = _table(folder, i, rows)
+            _write_own(rows, stored[i])
+    return jax.tree.unflatten(structure, stored)
+
+
+def is_split(x: Any) -> bool:
+    """True for an array of which devices of this process have equal parts, along one axis."""
+    if not isinstance(x, jax.Array) or not isinstance(x.sharding, NamedSharding):
+        return False
+    axes = [axis for axis, name in enumerate(x.sharding.spec) if name is not None]
+    return x.is_fully_addressable and not x.is_fully_replicated and len(axes) == 1
+
+
 def _fails(work: Callable[[], None]) -> bool:
     try:
         work()
@@ -61,11 +92,11 @@ def _fails(work: Callable[[], None]) -> bool:
 
 def _table(folder: Path, number: int, rows: Rows) -> StoredRows:
     """The table that all processes write together."""
-    num_devices = rows.array.sharding.mesh.size  # type: ignore[attr-defined]
     num_rows = rows.array.shape[rows.axis]
-    per_device = num_rows // num_devices
+    per_device = rows.array.sharding.shard_shape(rows.array.shape)[rows.axis]
     size = max(1, PIECE // max(1, rows.array.nbytes // max(1, num_rows)))
-    starts = [k * per_device + j for k in range(num_devices) for j in range(0, per_device, size)]
+    firsts = range(0, num_rows, per_device)
+    starts = [first + j for first in firsts for j in range(0, per_device, size)]
     starts = [start for start in starts if start < rows.length]
     return StoredRows(folder, number, rows.shape, rows.dtype, rows.axis, starts)
 
@@ -73,6 +104,8 @@ def _table(folder: Path, number: int, rows: Rows) -> StoredRows:
 def _write_own(rows: Rows, table: StoredRows) -> None:
     """Writes the blocks of this process; each block lies on one device."""
     for shard in rows.array.addressable_shards:
+        if shard.replica_id:
+            continue
         part = np.moveaxis(np.asarray(shard.data), rows.axis, 0)
         first = shard.index[rows.axis].start or 0
         for start, stop in table.blocks():

@@ -8,6 +8,7 @@ from vijax.topics.decision import all_words
 from vijax.topics.own_words import OwnWords, by_words, of_all_words, renumbered, stored
 from vijax.topics.seeds import seeded
 from vijax.topics.summary import linked
+from vijax.topics.top_words import top_words
 
 __all__ = [
     "OwnWords",
@@ -19,4 +20,5 @@ __all__ = [
     "renumbered",
     "seeded",
     "stored",
+    "top_words",
 ]

@@ -1,12 +1,14 @@
-"""The device that computes, in one line for a person."""
+"""The device that computes, in a line for a person; and the parts into which XLA splits arrays."""
 
 from __future__ import annotations
 
+import math
 import shutil
 from importlib.metadata import version
 from pathlib import Path
 
 import jax
+from jax.sharding import AxisType, PartitionSpec
 
 
 def device_in_use() -> str:
@@ -37,3 +39,25 @@ def _has_gpu() -> bool:
 
 def _has_tpu() -> bool:
     return Path("/dev/accel0").exists()
+
+
+def count_parts() -> int:
+    """The number of devices over which XLA splits arrays by itself in the program that is being
+    traced: 1, except inside a `jax.shard_map` that leaves an axis to XLA (`vijax.scale.on_mesh`
+    of topics).
+
+    >>> count_parts()
+    1
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty:
+        return 1
+    sizes = zip(mesh.axis_sizes, mesh.axis_types, strict=True)
+    return math.prod(size for size, kind in sizes if kind == AxisType.Auto)
+
+
+def join_parts(x: jax.Array) -> jax.Array:
+    """An array that is whole on each device, where XLA splits arrays (`count_parts`)."""
+    if count_parts() == 1:
+        return x
+    return jax.lax.with_sharding_constraint(x, PartitionSpec())

@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.xla import native
 from vijax.xla.chunks import ACCELERATOR_BYTES
+from vijax.xla.device import count_parts
 
 RowFunction = Callable[[Array, PyTree, Any, PRNGKeyArray], tuple[Array, PyTree]]
 AtOnce = Callable[
@@ -161,7 +162,7 @@ def docs_per_chunk(
 ) -> int:
     """The number of rows of `num_slots` x `num_topics` float32 that fill a cache, at least one and
     at most `most`. On an accelerator it is far larger: every operation has its cost there, and
-    cache size does not matter.
+    cache size does not matter. Where topics are split over devices, each has its share of a row.
 
     >>> docs_per_chunk(num_slots=128, num_topics=64) if jax.default_backend() == "cpu" else 8
     8
@@ -169,5 +170,6 @@ def docs_per_chunk(
     if jax.default_backend() != "cpu":
         cache_bytes = ACCELERATOR_BYTES
         most = None
-    docs = max(1, cache_bytes // (4 * max(1, num_slots) * num_topics))
+    share = -(-num_topics // count_parts())
+    docs = max(1, cache_bytes // (4 * max(1, num_slots) * share))
     return docs if most is None else min(docs, most)

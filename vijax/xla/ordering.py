@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, PyTree
 
 from vijax import tree
+from vijax.xla.device import count_parts
 
 Tree = TypeVar("Tree")
 SMALL = 1 << 17
@@ -28,7 +29,7 @@ def select(condition: Bool[Array, ""], a: Tree, b: Tree) -> Tree:
     [Array(1, dtype=int32...), Array(2, dtype=int32...), Array(3, dtype=int32...)]
     """
     xs, structure = jax.tree.flatten(a)
-    if jax.default_backend() != "cpu" or sum(map(jnp.size, xs)) >= SMALL:
+    if not _is_worthwhile() or sum(map(jnp.size, xs)) >= SMALL:
         return tree.select(condition, a, b)
     leaves: list[Array] = []
     for x, y in zip(xs, jax.tree.leaves(b), strict=True):
@@ -44,9 +45,15 @@ def delay(condition: Bool[Array, ""], done: PyTree) -> Bool[Array, ""]:
     >>> print(delay(jnp.array(True), jnp.nan))
     True
     """
-    if jax.default_backend() != "cpu" or not jax.tree.leaves(done):
+    if not _is_worthwhile() or not jax.tree.leaves(done):
         return condition
     x = jnp.ravel(jax.tree.leaves(done)[-1])[:1]
     # XLA does not see that this is false, and so computes x first
     never = jnp.any((x < 0) & (x > 0))
     return condition & ~never
+
+
+def _is_worthwhile() -> bool:
+    """True on a CPU. Of arrays that XLA splits over devices the first number would be gathered with
+    all others."""
+    return jax.default_backend() == "cpu" and count_parts() == 1

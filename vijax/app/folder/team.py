@@ -22,6 +22,7 @@ from vijax.app.plan.config import Config
 from vijax.fitting.checkpoint import with_stored_rows
 from vijax.fitting.interrupt import say_at_once
 from vijax.scale import initialize, mesh
+from vijax.scale.devices import parse_mesh
 from vijax.scale.processes import WAIT_S, any_process, is_joined, texts
 from vijax.scale.watch import LOST, Watch, call_before_abort
 
@@ -46,13 +47,16 @@ class Alone:
     is_first = True
     """True if this process keeps the run's folder."""
 
-    def __init__(self, devices: int | None = None):
+    def __init__(self, devices: int | str | None = None):
         self.devices = devices
 
     def mesh(self, config: Config) -> Mesh | None:
         """The devices of the fit."""
         devices = config.fit.devices if self.devices is None else self.devices
-        return None if devices is None else mesh(devices)
+        if devices is None:
+            return None
+        count, topics = parse_mesh(devices)
+        return mesh(count, topics=topics)
 
     def any_asks(self, asked: bool) -> bool:
         """True if any process asks."""
@@ -105,7 +109,7 @@ class Team(Alone):
         coordinator: str | None,
         num_processes: int | None,
         process_id: int | None,
-        devices: int | None = None,
+        devices: int | str | None = None,
         initialization_timeout: int = WAIT_S,
         near: Path | None = None,
     ):
@@ -137,7 +141,8 @@ class Team(Alone):
 
     def mesh(self, config: Config) -> Mesh | None:
         """The devices of all processes."""
-        return mesh(self.devices)
+        count, topics = parse_mesh(self.devices)
+        return mesh(count, topics=topics)
 
     def any_asks(self, asked: bool) -> bool:
         """See `Alone`."""

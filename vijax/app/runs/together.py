@@ -13,7 +13,7 @@ from vijax.app.runs.run import Outcome, follow, prepare_config, resume, start
 from vijax.app.settings.progress import say_to_stderr
 from vijax.fitting.status import Status
 
-Cluster = tuple[str | None, int | None, int | None, int | None, int]
+Cluster = tuple[str | None, int | None, int | None, int | str | None, int]
 """Coordinator, number of processes, number of this one, devices of each, seconds to wait."""
 EndOfFit = tuple[Outcome | Status, bool]
 """The outcome of process 0, or in others the status of the fit; and True if this is process 0."""

@@ -19,6 +19,7 @@ from vijax.data.tables.table_files import KNOWN
 from vijax.data.texts.text import TextSettings
 from vijax.fitting.fit import fit
 from vijax.inference import estep, estimator, step_size
+from vijax.scale.devices import is_mesh
 
 ENCODING = "encoding of text files; UTF-16 and UTF-32 are known by their mark"
 SEPARATOR = "what divides the cells of a csv; unset: found in its first lines"
@@ -48,6 +49,8 @@ Format = Literal[
     "shards",
     "ratings",
 ]
+
+MESH = Limit(is_mesh, 'an integer >= 1, or two such as "2x4"')
 
 
 def read_dialect(section: Any) -> Dialect:
@@ -416,8 +419,11 @@ class FitConfig:
         "float32", "precision of all numbers; Gaussian processes may need float64"
     )
     restarts: int = argument_setting(fit, "restarts", suffix=", of which the best is kept")
-    devices: int | None = setting(
-        None, "devices over which each batch is split; unset: one", integer()
+    devices: int | str | None = setting(
+        None,
+        'devices over which each batch is split; "2x4" splits batches in 2 and tables of topics in '
+        "4; unset: one",
+        MESH,
     )
     convergence: float | None = argument_setting(
         fit, "tol", suffix=": 1e-6 or more on all data, 1e-3 on minibatches"

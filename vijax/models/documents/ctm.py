@@ -50,6 +50,7 @@ from vijax.xla.by_value import cache_by_value
 from vijax.xla.chunks import merge_chunks, split_chunks
 from vijax.xla.compiler import quick_jit
 from vijax.xla.content_keys import bag_codes, row_keys
+from vijax.xla.device import join_parts
 from vijax.xla.gather import sum_over_rows
 from vijax.xla.random_bits import fused_key
 
@@ -292,6 +293,7 @@ def _chunk_bound(
         jax.random.wrap_key_data(chunk.keys, impl=impl)
     )
     docs = chunk.documents
+    rows = join_parts(rows)  # the E-step of a document solves systems of all topics
     logits = law(logits, docs)
     fixed_rows, fixed_logits = jax.lax.stop_gradient((rows, logits))
     local = jax.lax.stop_gradient(_infer(estep, fixed_rows, fixed_logits, chunk, keys_estep))

@@ -49,6 +49,7 @@ from vijax.topics import active_topics
 from vijax.topics.seeds import seed_weights
 from vijax.xla.by_value import cache_by_value
 from vijax.xla.chunks import merge_chunks, split_chunks
+from vijax.xla.device import join_parts
 from vijax.xla.gather import sum_over_rows
 
 
@@ -252,6 +253,8 @@ def _chunk_likelihood(
     """Total expected log likelihood of a chunk of documents, differentiable in rows; and the value
     and gamma of each document."""
     docs = chunk.documents
+    if estep.draws:  # a token is drawn by the probabilities of all topics
+        rows = join_parts(rows)
     fixed, alpha = jax.lax.stop_gradient((rows, alpha))
     inferred = estep.mixed_membership(
         fixed, docs.counts, alpha, key, docs.max_tokens, chunk.bounded_start(alpha)

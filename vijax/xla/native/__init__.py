@@ -30,6 +30,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from vijax.xla.device import count_parts
+
 LIBRARY = Path(__file__).with_name("esteps.so")
 SWITCH = "VIJAX_NATIVE"
 FLOAT_KERNELS = (
@@ -150,8 +152,9 @@ def run_kernel(
 
 def use_kernel(kernel: Callable[..., Any], otherwise: Callable[..., Any], *args: Any) -> Any:
     """`kernel(*args)`, which may use `call`, if kernels can be used; else `otherwise(*args)`, with
-    results of the same type."""
-    if not is_available():
+    results of the same type. Arrays that XLA splits over devices are no arguments of kernels: it
+    would gather them."""
+    if not is_available() or count_parts() > 1:
         return otherwise(*args)
     return jax.lax.platform_dependent(*args, cpu=kernel, default=otherwise)
 
