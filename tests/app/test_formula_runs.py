@@ -108,6 +108,30 @@ def test_all_groups_are_in_the_tables_and_what_is_modelled_is_said(run):
     assert [row[0] for row in written[1:]] == [f"{k:03}" for k in range(1, 9)]
 
 
+def test_effects_of_a_run_are_answered(run, patients, tmp_path, capsys):
+    """One more of x moves the mean by its coefficient, in each row."""
+    assert main(["effects", str(run), "--draws", "200"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"x +\+1 +-?0\.\d+", shown)
+    assert "Effects of groups: of the group of each row." in shown
+    out = tmp_path / "effects.csv"
+    at = ["--at", "x=0,1", "patient=001", "--ask", "predictions"]
+    assert main(["effects", str(run), *at, "--out", str(out)]) == 0
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert [(row["x"], row["patient"]) for row in rows] == [("0", "001"), ("1", "001")]
+    fit = vi.load(run).fit
+    summary = dict(zip(fit.summary().names, fit.summary().mean, strict=True))
+    difference = float(rows[1]["mean"]) - float(rows[0]["mean"])
+    assert difference == pytest.approx(summary["x"], abs=0.1)
+    for what in ("slopes", "variance", "groups", "priors", "predictions --by patient"):
+        assert main(["effects", str(run), "--ask", *what.split(), "--draws", "50"]) == 0
+    assert "R2 conditional" in capsys.readouterr().out
+    assert main(["effects", str(run), "--of", "z"]) == 2
+    assert "expected columns of the terms, of ['x', 'patient'], got 'z'" in capsys.readouterr().err
+    assert main(["effects", str(run), "--at", "x"]) == 2
+    assert "expected values by column, x=1,2" in capsys.readouterr().err
+
+
 def test_a_run_is_checked(run, tmp_path, monkeypatch):
     """Each was refused: "its groups are more than data.sample", which no run of a formula has."""
     copy, seen = shutil.copytree(run, tmp_path / "run"), {}

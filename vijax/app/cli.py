@@ -311,6 +311,63 @@ def predict(
     return 0
 
 
+def effects(
+    run: Path,
+    /,
+    *,
+    of: tuple[str, ...] = (),
+    ask: Literal[
+        "comparisons", "slopes", "predictions", "means", "variance", "groups", "priors"
+    ] = "comparisons",
+    kind: Literal[
+        "difference", "ratio", "lift", "odds_ratio", "log_ratio", "log_odds_ratio"
+    ] = "difference",
+    by: tuple[str, ...] = (),
+    at: tuple[str, ...] = (),
+    groups: Literal["same", "new", "zero"] | None = None,
+    link: bool = False,
+    data: str | None = None,
+    level: float = 0.9,
+    draws: int = 1000,
+    out: Path | None = None,
+    training: str | None = None,
+) -> int:
+    """Effects of columns in a run of glmm, in the units of the response, with intervals: by how
+    much the mean (the probability) differs, averaged over rows or at values.
+
+    Args:
+      run: folder of a run of glmm, finished or not.
+      of: columns, all of the formula if not given. For comparisons with their changes: x (one
+          more, or each level against the base), dose=5, x=sd, t=1:2, h=pairwise, h=a:b.
+      ask: comparisons; slopes (derivatives); predictions; means (marginal means of levels, over a
+          balanced grid); variance (shares of variance explained, ICC); groups (effects of all
+          groups, largest first); priors (how far each moves its estimate).
+      kind: how two values are compared.
+      by: columns within whose values rows are averaged.
+      at: values by column, x=1,2 h=a: all combinations, other columns at their mean or most
+          frequent level.
+      groups: effects of groups: same (of the group of each row), new (integrated over their law),
+          zero (left out). same where rows have groups, if not given.
+      link: on the scale of the link.
+      data: rows of a file instead of those of training.
+      level: probability of the intervals.
+      draws: number of draws of the posterior.
+      out: file to write instead, .csv, .parquet or .jsonl, with all rows.
+      training: see `vijax transform`.
+    """
+    from vijax.app.answers.effects import EffectsRequest, effects_of_run
+    from vijax.app.rows.transformed import write_columns
+
+    request = EffectsRequest(ask, of, kind, by, at, groups, link, data, level, draws)
+    answer = effects_of_run(run, request, training, say_to_stderr)
+    if out is None:
+        print(printable(repr(answer)))
+    else:
+        write_columns(out, answer.columns())
+        print(out)
+    return 0
+
+
 def evaluate(
     run: Path,
     /,
@@ -451,7 +508,20 @@ def version() -> int:
     return 0
 
 
-RUNS = (fit, resume, compare, summary, topics, transform, predict, shares, evaluate, check, report)
+RUNS = (
+    fit,
+    resume,
+    compare,
+    summary,
+    topics,
+    transform,
+    predict,
+    shares,
+    effects,
+    evaluate,
+    check,
+    report,
+)
 OTHERS = (init, prepare, configs, settings, version)
 COMMANDS: dict[str, Callable[..., int]] = {
     command.__name__: command for command in (*RUNS, *OTHERS)

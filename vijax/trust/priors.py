@@ -106,6 +106,12 @@ class PriorInfluence:
             lines.append(f"No prior moved its estimate by more than {LARGE} sd.")
         return lines
 
+    def columns(self) -> dict[str, list[Any]]:
+        """The columns of the table by name."""
+        fields = [name for name in Influence._fields if name != "prior"]
+        columns = {name: [getattr(row, name) for row in self.rows] for name in fields}
+        return {"prior": [_prior_text(row.prior) for row in self.rows], **columns}
+
     def __repr__(self) -> str:
         header = ["", "prior", "mean", "ten times wider", "moved (sds)", "k-hat"]
         table = [header, *(_cells(row) for row in self.rows)]

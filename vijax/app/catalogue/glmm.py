@@ -34,6 +34,7 @@ from vijax.models.formulas.glmm import OnlyPriorWarning, glmm, prior_notes, read
 from vijax.models.formulas.glmm_model import Glmm
 from vijax.models.formulas.laws import LAWS
 from vijax.numerals import natural_key
+from vijax.trust.priors import prior_influence
 
 Settings = model_section(
     glmm,
@@ -60,6 +61,8 @@ Settings = model_section(
 )
 SCHEMA = "schema.json"
 NO_COLUMNS = Schema(())
+MOST_AVERAGED = 5000
+"""Most rows over which effects are averaged for the page."""
 MOST_DRAWN = 200
 """Most groups whose effects are drawn; of more there is a table."""
 MOST_PRINTED = 8
@@ -494,7 +497,8 @@ def describe(run: FittedRun) -> list[Block]:
         *_effect_tables(model, draws),
         *_smooth_curves(model, draws),
         *_all_group_effects(model, draws),
-        Table(TITLE_OF_VERDICT, ["", ""], [["verdict", run.fit.verdict]]),
+        *_answer_tables(model, run, draws),
+        Table(TITLE_OF_VERDICT, ["", ""], [["verdict", run.fit.verdict], _prior_row(run)]),
     ]
 
 
@@ -526,6 +530,31 @@ def _smooth_curves(model: Glmm, draws: Any) -> Iterator[Block]:
         low, high = np.quantile(values, [0.05, 0.95], axis=0)
         note = "On the scale of the link, with a band of 90 %."
         yield Lines(f"Function {name}", column, name, x, values.mean(0), low, high, note=note)
+
+
+def _prior_row(run: FittedRun) -> list[str]:
+    """The row of the verdict on estimates that their prior moved."""
+    draws = run.settings.num_draws
+    influence = prior_influence(run.fit, key=run.key, num_draws=draws)
+    return ["priors", " ".join(influence.sentences())]
+
+
+def _answer_tables(model: Glmm, run: FittedRun, draws: Any) -> Iterator[Block]:
+    """Effects of columns in the units of the response, and the variance explained; for many rows
+    `vijax effects` has them."""
+    if run.data.train.num_rows > MOST_AVERAGED:
+        return
+    if model.design.common.columns:
+        table = model.comparisons(draws, key=run.key)
+        yield _answer_block("Average effects, in the units of the response", table)
+    if model.law.name != "t":  # whose variance may be infinite
+        yield _answer_block("Variance explained", model.explained_variance(draws, key=run.key))
+
+
+def _answer_block(title: str, answer: Any) -> Table:
+    columns = {name: x.tolist() for name, x in answer.columns().items()}
+    rows = [list(row) for row in zip(*columns.values(), strict=True)]
+    return Table(title, list(columns), rows, " ".join(answer.notes))
 
 
 def _all_group_effects(model: Glmm, draws: Any) -> list[Block]:

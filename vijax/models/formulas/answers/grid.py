@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from vijax.checks import require
+from vijax.data.schema.labels import Levels
 from vijax.data.schema.typed_columns import TypedColumn, TypedTable, typed_table
 from vijax.models.formulas.answers.variables import (
     Variable,
@@ -135,7 +136,10 @@ def values_column(variable: Variable, values: Any, argument: str) -> TypedColumn
     if variable.names:
         codes = [variable.code(cell, argument) for cell in cells]
         return variable.level_column(np.array(codes))
-    numbers = TypedColumn(variable.name, np.array(cells)).numbers()
+    try:  # text too, as the command line has it
+        numbers = np.array([float(cell) for cell in cells])
+    except (TypeError, ValueError):
+        numbers = np.array([np.nan])
     finite = np.isfinite(numbers)
     require(finite, argument, f"finite numbers for {variable.name!r}", repr(values))
     return variable.number_column(numbers)
@@ -197,14 +201,12 @@ def make_cells(model: Any, table: TypedTable, by: Sequence[str]) -> Cells:
             name in table, "by", f"a column of the table, of {column_names}", repr(name), remedy
         )
         column = table.columns[name]
-        if column.kind == "number" and not column.missing.any():
+        levels = _levels(model, name, column)
+        if levels is None:
             distinct, code = np.unique(column.numbers(), return_inverse=True)
         else:
-            levels = _levels(model, name, column)
-            distinct, code = (
-                np.array([*levels.names, ""], object),
-                levels.find_codes(column.labels()),
-            )
+            distinct = np.array([*levels.names, ""], object)
+            code = levels.find_codes(column.labels())
             code = np.where(code < 0, len(levels.names), code)
         codes.append(code)
         values.append(distinct)
@@ -215,10 +217,15 @@ def make_cells(model: Any, table: TypedTable, by: Sequence[str]) -> Cells:
     return Cells(code.reshape(-1), labels)
 
 
-def _levels(model: Any, name: str, column: TypedColumn) -> Any:
-    """The levels of training where the formula has the column, else those of the table."""
+def _levels(model: Any, name: str, column: TypedColumn) -> Levels | None:
+    """The levels of training where the formula has the column and they are all, else those of the
+    table; None for numbers."""
+    is_number = column.kind == "number" and not column.missing.any()
     if name in (*term_columns(model), *group_columns(model)):
         levels = find_variable(model, name, "by").levels
+        is_number = is_number and levels is None
         if levels is not None and not (levels.find_codes(column.labels()) < 0).any():
             return levels
+    if is_number:
+        return None
     return column.labels().levels()

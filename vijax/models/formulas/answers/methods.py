@@ -13,6 +13,7 @@ from vijax.models.formulas.answers import by_group, questions, variance
 from vijax.models.formulas.answers.means import Groups, Scale
 from vijax.models.formulas.answers.questions import Request
 from vijax.models.formulas.answers.table import AnswerTable, Kind
+from vijax.models.formulas.draws import Draws
 from vijax.xla import keys
 from vijax.xla.precision import matching_precision
 
@@ -30,12 +31,19 @@ def use_precision_of_fit(method: Method) -> Method:
     return call  # type: ignore[return-value]
 
 
+def _to_draws(model: Any, fit: Any, key: PRNGKeyArray, num_draws: int) -> Draws:
+    """Draws of a fit; draws themselves stay."""
+    if isinstance(fit, Draws):
+        return fit
+    return model.draws(fit, key, num_draws)
+
+
 class Answers:
     """Answers in the units of the response, from draws of a fit of this model.
 
-    All take the fit, `key=` (of the draws), `num_draws=` and `level=` (the probability of the
-    intervals), and return an `AnswerTable`, which prints, and whose `to_frame()` is a table of
-    pandas. Further arguments in common:
+    All take the fit (or draws of it, by `draws`), `key=` (of the draws), `num_draws=` and `level=`
+    (the probability of the intervals), and return an `AnswerTable`, which prints, and whose
+    `to_frame()` is a table of pandas. Further arguments in common:
 
     newdata: rows. None and "rows" take those of training, by their weights; "typical" one row of
       means and most frequent levels; "balanced" all combinations of levels, with numbers at their
@@ -85,7 +93,7 @@ class Answers:
         """
         request = Request(newdata, at, by, average, groups, scale, level)
         key_draws, key_new = keys.split(key)
-        draws = self.draws(fit, key_draws, num_draws)
+        draws = _to_draws(self, fit, key_draws, num_draws)
         return questions.predictions(self, draws, key_new, request)
 
     @use_precision_of_fit
@@ -128,7 +136,7 @@ class Answers:
         """
         request = Request(newdata, at, by, average, groups, scale, level)
         key_draws, key_new = keys.split(key)
-        draws = self.draws(fit, key_draws, num_draws)
+        draws = _to_draws(self, fit, key_draws, num_draws)
         return questions.comparisons(self, draws, key_new, request, columns, kind)
 
     @use_precision_of_fit
@@ -152,7 +160,7 @@ class Answers:
         differences; where a term jumps they say nothing."""
         request = Request(newdata, at, by, average, groups, scale, level)
         key_draws, key_new = keys.split(key)
-        draws = self.draws(fit, key_draws, num_draws)
+        draws = _to_draws(self, fit, key_draws, num_draws)
         return questions.slopes(self, draws, key_new, request, columns)
 
     @use_precision_of_fit
@@ -175,7 +183,7 @@ class Answers:
         transforms them back."""
         request = Request(newdata, at, columns, None, groups, scale, level)
         key_draws, key_new = keys.split(key)
-        draws = self.draws(fit, key_draws, num_draws)
+        draws = _to_draws(self, fit, key_draws, num_draws)
         return questions.predictions(self, draws, key_new, request)
 
     @use_precision_of_fit
@@ -188,7 +196,7 @@ class Answers:
         scale of the link, without offsets; they are not defined for shares, beta-binomial,
         zero-inflated binomial and hurdle laws of counts. The latter is on the scale of the
         response, and not defined for categories."""
-        return variance.explain(self, self.draws(fit, key, num_draws), level)
+        return variance.explain(self, _to_draws(self, fit, key, num_draws), level)
 
     @use_precision_of_fit
     def effects_by_group(
@@ -205,4 +213,4 @@ class Answers:
         `coef` of lme4. ValueError for a formula without groups."""
         has_groups = bool(self.design.factors)
         require(has_groups, "formula", "effects of groups, (1 | g)", repr(self.design.formula))
-        return by_group.effects_table(self, self.draws(fit, key, num_draws), total, level)
+        return by_group.effects_table(self, _to_draws(self, fit, key, num_draws), total, level)

@@ -11,7 +11,13 @@ from jaxtyping import Float, Int
 
 from vijax.checks import require
 from vijax.data.schema.typed_columns import TypedTable
-from vijax.models.formulas.answers.grid import Cells, Grid, make_cells, make_grid
+from vijax.models.formulas.answers.grid import (
+    Cells,
+    Grid,
+    make_cells,
+    make_grid,
+    values_column,
+)
 from vijax.models.formulas.answers.means import GROUP_WORDS, Groups, Means, Scale, averages
 from vijax.models.formulas.answers.table import (
     AnswerTable,
@@ -329,8 +335,7 @@ def make_settings(variable: Variable, change: Any, sign: str) -> Settings:
         change, is_pair = (0, 1), True
     if is_pair:
         low, high = change
-        values = np.array([low, high], float)
-        require(np.isfinite(values), "columns", f"finite numbers of {variable.name!r}", change)
+        values = values_column(variable, [low, high], "columns").numbers()
         make = tuple(_number_setter(variable, value) for value in values)
         texts = [format_number(value) for value in values]
         return Settings(variable, make, ((0, 1, f"{texts[1]} {sign} {texts[0]}"),))

@@ -1,0 +1,137 @@
+"""`vijax effects`: comparisons, slopes, predictions and marginal means of a run of `glmm`, its
+variance explained, its effects by group, and how far its priors move its estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from vijax.app.catalogue.glmm import make_model
+from vijax.app.folder.restored import restore_run
+from vijax.app.folder.run_end import say_remarks
+from vijax.app.folder.run_folder import Say, read_run_config
+from vijax.app.plan.config import Config
+from vijax.app.settings.typed_toml import ConfigError
+from vijax.app.sources.listing import FittedRun
+from vijax.trust.priors import prior_influence
+
+Question = Literal["comparisons", "slopes", "predictions", "means", "variance", "groups", "priors"]
+Kind = Literal["difference", "ratio", "lift", "odds_ratio", "log_ratio", "log_odds_ratio"]
+Groups = Literal["same", "new", "zero"]
+
+
+class EffectsRequest(NamedTuple):
+    """A question about effects; `vijax effects` describes the fields."""
+
+    question: Question = "comparisons"
+    columns: tuple[str, ...] = ()
+    kind: Kind = "difference"
+    by: tuple[str, ...] = ()
+    at: tuple[str, ...] = ()
+    groups: Groups | None = None
+    link: bool = False
+    data: str | None = None
+    level: float = 0.9
+    draws: int = 1000
+
+
+def effects_of_run(folder: Path, request: EffectsRequest, training: str | None, say: Say) -> Any:
+    """The answer, which prints, and whose `columns()` can be written.
+
+    Raises:
+      ConfigError: a run of another model.
+      ValueError: a question that the model cannot answer.
+    """
+    config = read_run_config(folder)
+    if config.listing.name != "glmm":
+        raise ConfigError(
+            f"{folder}: expected a run of glmm, got one of {config.listing.name}; see: vijax "
+            f"summary {folder}"
+        )
+    say_remarks(folder, say)
+    with config.in_precision():
+        run = restore_run(folder, config, training)
+        return _answer(config, run, request, say)
+
+
+def _answer(config: Config, run: FittedRun, request: EffectsRequest, say: Say) -> Any:
+    model = make_model(run.settings, run.data.train)
+    key = run.key
+    if request.question == "priors":
+        return prior_influence(run.fit, key=key)
+    common = {"key": key, "level": request.level, "num_draws": request.draws}
+    if request.question == "variance":
+        return model.explained_variance(run.fit, **common)
+    if request.question == "groups":
+        return model.effects_by_group(run.fit, **common)
+    newdata = _read_table(config, run, request.data, say)
+    rows = {**common, "newdata": newdata, "at": _read_values(request.at), "groups": request.groups}
+    rows["scale"] = ("response", "link")[request.link]
+    if request.question == "means":
+        if newdata is None:
+            rows["newdata"] = "balanced"
+        return model.marginal_means(run.fit, _names(request), **rows)
+    rows["by"] = list(request.by)
+    if request.question == "predictions":
+        return model.predictions(run.fit, **rows)
+    if request.question == "slopes":
+        return model.slopes(run.fit, list(request.columns) or None, **rows)
+    return model.comparisons(run.fit, _read_changes(request.columns), kind=request.kind, **rows)
+
+
+def _names(request: EffectsRequest) -> list[str]:
+    """The columns of marginal means."""
+    if not request.columns:
+        raise ConfigError("--of: expected columns whose levels have means: --of h")
+    return list(request.columns)
+
+
+def _read_table(config: Config, run: FittedRun, path: str | None, say: Say) -> Any:
+    """The rows of a file; None for those of training."""
+    if path is None:
+        return None
+    new = config.listing.source.new(config, run.data, path, None)
+    for note in new.notes:
+        say(f"Note: {note}")
+    return new.data.table
+
+
+def _read_changes(texts: Sequence[str]) -> dict[str, Any] | None:
+    """The columns that are compared with the change of each; None for all columns.
+
+    >>> _read_changes(["x", "dose=5", "h=pairwise", "k=a:b", "t=1:2.5"])
+    {'x': None, 'dose': 5.0, 'h': 'pairwise', 'k': ('a', 'b'), 't': ('1', '2.5')}
+    """
+    changes: dict[str, Any] = {}
+    for text in texts:
+        name, _, change = text.partition("=")
+        ends = change.split(":")
+        if len(ends) == 2:
+            changes[name] = (ends[0].strip(), ends[1].strip())
+        else:
+            changes[name] = _read_value(change) or None
+    return changes or None
+
+
+def _read_values(texts: Sequence[str]) -> dict[str, list[Any]] | None:
+    """Values by column, from texts such as x=1,2.
+
+    >>> _read_values(["x=1,2", "h=a"])
+    {'x': ['1', '2'], 'h': ['a']}
+    """
+    values = {}
+    for text in texts:
+        name, sign, cells = text.partition("=")
+        if not sign or not cells:
+            raise ConfigError(f"--at: expected values by column, x=1,2, got {text!r}")
+        values[name] = [cell.strip() for cell in cells.split(",")]
+    return values or None
+
+
+def _read_value(text: str) -> Any:
+    """A number, or a text that is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return text.strip()
