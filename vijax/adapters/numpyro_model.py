@@ -76,8 +76,8 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
 
     Raises:
       ValueError: nothing is unknown, or only discrete sites are; JAX cannot trace the model; an
-        index beyond an array; a table or dates among the arguments; data that are missing, or outside
-        of the support of their site; `obs_mask`; a plate takes a subsample; a site is a
+        index beyond an array; a table or dates among the arguments; data that are missing, or
+        outside of the support of their site; `obs_mask`; a plate takes a subsample; a site is a
         `numpyro.param`; a support is none of vijax's, or changes with other sites' values; a
         discrete site has too many values, batches without plates, or is used in such a way that its
         sum is another density than the model's.
