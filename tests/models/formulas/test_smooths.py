@@ -418,3 +418,34 @@ def test_parameters_of_the_law_have_smooth_terms_too():
         vi.fit(vi.ngvi(model), model.data, num_steps=2, key=jax.random.key(0)), jax.random.key(1), 5
     )
     assert [curve.name for curve in model.smooth_curves(draws)] == ["s(x)", "sigma_s(x)"]
+
+
+def test_cutpoints_beside_a_smooth_term_are_those_of_its_predictor():
+    """Ordered categories, by BFGS and a Hessian of finite differences."""
+    model = vi.glmm("k ~ s(x, k=5)", TABLE, "cumulative")
+    named, log_lik = named_and_log_lik(model)
+    rows, columns = model.design.rows, model.design.rows.smooths[0]
+    cuts = np.array([-np.inf, named["threshold[0]"], named["threshold[1]"], np.inf])
+    straight = rows.x[:, 0] * named["s(x)_1"]
+    sd, y = named["sds(s(x))"], TABLE["k"]
+
+    def loss(u):
+        eta = straight + columns @ u
+        each = stats.logistic.cdf(cuts[y + 1] - eta) - stats.logistic.cdf(cuts[y] - eta)
+        return -np.log(each).sum() - stats.norm(0, sd).logpdf(u).sum()
+
+    size = columns.shape[1]
+    mode = optimize.minimize(loss, np.zeros(size), method="BFGS").x
+    step = 1e-4 * np.eye(size)
+    curvature = np.array(
+        [
+            [
+                (loss(mode + a + b) - loss(mode + a - b) - loss(mode - a + b) + loss(mode - a - b))
+                for b in step
+            ]
+            for a in step
+        ]
+    ) / (4 * 1e-8)
+    expected = -loss(mode) + 0.5 * size * np.log(2 * np.pi)
+    expected -= 0.5 * np.linalg.slogdet(curvature)[1]
+    np.testing.assert_allclose(log_lik, expected, rtol=1e-4)
