@@ -17,7 +17,7 @@ def test_the_move_of_a_normal_prior_is_that_of_normal_algebra(estimate, error, s
     mean, variance = posterior(estimate, error, sd)
     wide_mean, _ = posterior(estimate, error, 10 * sd)
     x = mean + np.sqrt(variance) * np.random.default_rng(0).normal(size=4000)
-    found = influence_of_priors({"x": ("normal", 0.0, sd)}, {"x": x}).rows[0]
+    found = influence_of_priors({"x": ("normal", 0.0, sd)}, {"x": x}).influences[0]
     assert found.is_reliable
     assert found.wide_mean == pytest.approx(wide_mean, abs=0.06 * np.sqrt(variance))
     moved = (mean - wide_mean) / np.sqrt(variance)
@@ -42,7 +42,7 @@ def test_a_half_normal_prior_of_a_spread():
     density = likelihood(grid) * stats.halfnorm(scale=6.0).pdf(grid)
     uniform = np.random.default_rng(1).uniform(size=20000)
     x = np.interp(uniform, np.cumsum(density) / density.sum(), grid)
-    found = influence_of_priors({"s": ("half_normal", 6.0)}, {"s": x}).rows[0]
+    found = influence_of_priors({"s": ("half_normal", 6.0)}, {"s": x}).influences[0]
     assert found.mean == pytest.approx(mean(6.0), abs=0.04)
     assert found.wide_mean == pytest.approx(mean(60.0), abs=0.05)
 
@@ -51,7 +51,7 @@ def test_weights_that_fail_are_said_to_fail():
     """A prior that is as narrow as the posterior: its weights have no variance."""
     x = 0.98 * np.random.default_rng(0).normal(size=4000)
     found = influence_of_priors({"x": ("normal", 0.0, 1.0)}, {"x": x})
-    assert not found.rows[0].is_reliable
+    assert not found.influences[0].is_reliable
     assert found.large_shifts == ()
     assert "could not be checked" in found.sentences()[0]
     assert "x  normal 0 1" in repr(found)
@@ -83,7 +83,7 @@ def test_the_weights_say_what_a_fit_with_the_wider_prior_gives():
     fit = vi.auto(vi.glmm(formula, CATTLE, priors=narrow), key=jax.random.key(0))
     found = vi.trust.prior_influence(fit, key=jax.random.key(1))
     assert [row.name for row in found.large_shifts[:2]] == ["period[d]", "period[c]"]
-    for row in found.rows[1:4]:
+    for row in found.influences[1:4]:
         wide = {**narrow, row.name: ("normal", 0, 10)}
         again = vi.auto(vi.glmm(formula, CATTLE, priors=wide), key=jax.random.key(0)).summary()
         mean = again.mean[again.names.index(row.name)]

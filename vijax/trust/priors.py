@@ -70,23 +70,23 @@ class PriorInfluence:
     """How far the priors of a regression move its estimates.
 
     Attributes:
-      rows: the unknowns whose priors have a scale.
+      influences: the unknowns whose priors have a scale.
       unchecked: names of the other unknowns: of correlations, shapes, probabilities.
     """
 
-    rows: tuple[Influence, ...]
+    influences: tuple[Influence, ...]
     unchecked: tuple[str, ...]
 
     @property
     def large_shifts(self) -> tuple[Influence, ...]:
         """The estimates that their prior moves by more than .2 sd, furthest first."""
-        rows = [row for row in self.rows if row.is_reliable and abs(row.shift) > LARGE]
+        rows = [row for row in self.influences if row.is_reliable and abs(row.shift) > LARGE]
         return tuple(sorted(rows, key=lambda row: -abs(row.shift)))
 
     @property
     def unreliable(self) -> tuple[Influence, ...]:
         """The estimates for which the weights fail."""
-        return tuple(row for row in self.rows if not row.is_reliable)
+        return tuple(row for row in self.influences if not row.is_reliable)
 
     def sentences(self) -> list[str]:
         """What the priors moved, in words; one sentence where they moved nothing.
@@ -109,12 +109,12 @@ class PriorInfluence:
     def columns(self) -> dict[str, list[Any]]:
         """The columns of the table by name."""
         fields = [name for name in Influence._fields if name != "prior"]
-        columns = {name: [getattr(row, name) for row in self.rows] for name in fields}
-        return {"prior": [_prior_text(row.prior) for row in self.rows], **columns}
+        columns = {name: [getattr(row, name) for row in self.influences] for name in fields}
+        return {"prior": [_prior_text(row.prior) for row in self.influences], **columns}
 
     def __repr__(self) -> str:
         header = ["", "prior", "mean", "ten times wider", "moved (sds)", "k-hat"]
-        table = [header, *(_cells(row) for row in self.rows)]
+        table = [header, *(_cells(row) for row in self.influences)]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = []
         for cells in table:
