@@ -70,6 +70,26 @@ def test_a_second_fit_compiles_nothing():
     np.testing.assert_array_equal(first.posterior["free"].mean(), again.posterior["free"].mean())
 
 
+def of_classes(factor):
+    def inner(y):
+        means = numpyro.sample("means", Normal(0, 3).expand([2]).to_event(1))
+        with numpyro.plate("rows", len(y)):
+            z = numpyro.sample("z", numpyro.distributions.Bernoulli(0.3))
+            numpyro.sample("y", Normal(factor * means[z], 1), obs=y)
+
+    return inner
+
+
+def test_a_model_whose_classes_are_summed_out_compiles_nothing_again():
+    pytest.importorskip("funsor", reason="needs funsor: pip install funsor")
+    settings = {"key": jax.random.key(0), "num_starts": 2, "richer": False}
+    first = vi.auto(vi.from_numpyro(of_classes(1.0), Y), **settings)
+    before = compiled()
+    again = vi.auto(vi.from_numpyro(of_classes(1.0), Y.copy()), **settings)
+    assert names_since(before) == []
+    np.testing.assert_array_equal(first.posterior["free"].mean(), again.posterior["free"].mean())
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -120,11 +120,11 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     # Two models of one density may differ in their sites, and so in their levels.
     kinds = [(name, site["type"], type(site.get("fn")).__name__) for name, site in runs[0].items()]
     facts = (variables, kinds)
-    with blame_arguments(odd):
-        _check_density(bound, runs[0])
+    plain = _plain_density(bound, runs[0])
+    with blame_arguments(odd), traceable("model"):
+        jax.eval_shape(plain, values)
     if discrete(runs[0]):
         enumeration = Enumeration.from_sites(bound, runs[0])
-        enumeration.check(values)
         parts = _Parts.from_enumeration(enumeration, values)
     else:
         parts = _Parts(bound, runs, _joint_density(bound), deterministic(runs[0]), list(variables))
@@ -132,6 +132,9 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     prior = _prior_density(parts.model, list(variables))
 
     def make() -> Model:
+        # A model that is equal to an earlier one was checked with it.
+        check_indices(plain, values)
+        parts.check(values)
         model = with_prior(density(variables, parts.joint, derived=derived), prior)
         first = {name: parts.runs[0][name]["value"] for name in variables}
         sites_at = lambda changes: _substitute_and_run(parts.model, {**first, **changes})
@@ -149,18 +152,11 @@ def _from_recipe(model: Callable[..., Any], args: Any, kwargs: Any) -> Model:
     return from_numpyro(model, *args, **kwargs)
 
 
-def _check_density(model: Callable[[], Any], sites: Sites) -> None:
-    """Raises ValueError where JAX cannot trace the density of a model, or where the model reads an
-    entry beyond an array. Discrete sites have the values of the run."""
-    names = discrete(sites)
-    values = {name: sites[name]["value"] for name in [*continuous(sites), *names]}
-    floats = {name: x for name, x in values.items() if name not in names}
-    counts = {name: values[name] for name in names}
+def _plain_density(model: Callable[[], Any], sites: Sites) -> Callable[[Values], Any]:
+    """The log density of the continuous unknowns, where discrete sites have the values of a run."""
+    discrete_values = {name: sites[name]["value"] for name in discrete(sites)}
     joint = _joint_density(model)
-    log_density = lambda floats: joint({**floats, **counts})
-    with traceable("model"):
-        jax.eval_shape(log_density, floats)
-    check_indices(log_density, floats)
+    return lambda values: joint({**values, **discrete_values})
 
 
 def discrete_probabilities(
@@ -202,6 +198,7 @@ class _Parts(NamedTuple):
       derived_names: names of deterministic sites that are functions of continuous ones alone.
       law_names: names of the sites whose laws depend on continuous ones alone.
       queries: answers of the model on its discrete sites, by question.
+      check: raises ValueError at values of continuous sites if the sum over discrete ones is wrong.
     """
 
     model: Callable[[], Any]
@@ -210,6 +207,7 @@ class _Parts(NamedTuple):
     derived_names: list[str]
     law_names: list[str]
     queries: Mapping[str, Any] = MappingProxyType({})
+    check: Callable[[Values], None] = lambda values: None
 
     @classmethod
     def from_enumeration(cls, enumeration: Enumeration, values: Values) -> _Parts:
@@ -232,7 +230,8 @@ class _Parts(NamedTuple):
             "summed out": SUMMED_OUT.format(names=shorten(names)),
             "locals": functools.partial(discrete_posterior, enumeration),
         }
-        return cls(model, runs, enumeration.log_density, derived_names, law_names, queries)
+        density = enumeration.log_density
+        return cls(model, runs, density, derived_names, law_names, queries, enumeration.check)
 
 
 def _bind(model: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]) -> Callable[[], Any]:
