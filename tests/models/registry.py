@@ -682,6 +682,39 @@ def of_parameters(family: str) -> TableCase:
     )
 
 
+def partly_known() -> list[TableCase]:
+    """Regressions whose responses have known errors, are censored, or truncated."""
+    size = len(TABLE_X)
+    columns = {"x": TABLE_X, "g": TABLE_G, "s": 0.3 + 0.1 * np.arange(size)}
+    columns["status"] = np.array(["none", "right", "left"])[np.arange(size) % 3]
+    same = lambda eta, a, b: eta
+    rows = [
+        ("se", "se(y, s) ~ x + (1 | g)", "gaussian", True),
+        ("se_sigma", "se(y, s, sigma=True) ~ x + (1 | g) + (1 | status)", "gaussian", True),
+        ("censored", "censored(y, status) ~ x + (1 | g)", "weibull", UNSEEN),
+        ("truncated", "truncated(y, lb=-5, ub=90) ~ x + (1 | g)", "t", True),
+        ("truncated_counts", "truncated(y, ub=40) ~ x + (1 | g)", "negativebinomial", True),
+    ]
+    return [
+        TableCase(
+            f"glmm_{name}",
+            "glmm",
+            lambda table, weights, formula=formula, family=family: vi.glmm(
+                formula, table, family, weights=weights
+            ),
+            {"y": RESPONSES[family], **columns},
+            predicted_by_formula,
+            weighs=weighs,
+            cheap=name == "se",
+            stretches={"x": same},
+        )
+        for name, formula, family, weighs in rows
+    ]
+
+
+UNSEEN = "responses of censored rows are not drawn anew"
+
+
 def regressions() -> list[TableCase]:
     trials = np.full(ROWS_OF_TABLE, 6.0)
     columns = {"x": TABLE_X, "g": TABLE_G, "h": TABLE_H, "trials": trials}
@@ -728,7 +761,8 @@ def regressions() -> list[TableCase]:
         )
         for family, response in RESPONSES.items()
     ]
-    return [*by_law, crossed, monotone, smooth, *map(of_parameters, FORMULAS_OF_PARAMETERS)]
+    kinds = [*partly_known(), crossed, monotone, smooth]
+    return [*by_law, *kinds, *map(of_parameters, FORMULAS_OF_PARAMETERS)]
 
 
 def squared_exponential(a: Any, b: Any) -> Any:

@@ -49,6 +49,7 @@ def with_constant_column(x):
     return x
 
 
+@pytest.mark.filterwarnings("ignore::vijax.models.formulas.terms.by_prior.OnlyPriorWarning")
 @on(ALL)
 def test_one_group_alone(case):
     data = case.table if not isinstance(case, Case) else case.data

@@ -177,7 +177,8 @@ def by_maximum_likelihood(law, y):
 
 def draw(family):
     _, law = LAWS_OF_FITS[family]
-    return law(MEAN, 0.8 + 0.4 * Z).rvs(random_state=7).astype(float)
+    y = law(MEAN, 0.8 + 0.4 * Z).rvs(random_state=7).astype(float)
+    return y.clip(1e-4, 1 - 1e-4) if family == "beta" else y  # float32 would round some to one
 
 
 @pytest.mark.slow
@@ -224,7 +225,8 @@ def test_predictions_have_the_sigma_of_each_row(normal_fit):
     logs = draws.named["sigma_Intercept"][:, None] + draws.named["sigma_z"][:, None] * new["z"]
     logs = logs + draws.effects["g"][:, [3, 3], 0]
     np.testing.assert_allclose(sigma, np.exp(logs), rtol=1e-5)
-    np.testing.assert_allclose(model.means(draws, new), model.predictors(draws, new), rtol=1e-6)
+    means = np.mean(model.predictors(draws, new), 0)
+    np.testing.assert_allclose(seen.mean, means, atol=0.05)
     strangers = model.parameters(draws, {**new, "g": ["new", "new"]}, jax.random.key(3))["sigma"]
     spread = np.std(np.log(strangers[:, 0]) - np.log(sigma[:, 0]) + draws.effects["g"][:, 3, 0])
     expected = np.sqrt(np.mean(draws.named["sigma_1|g_sigma"] ** 2))

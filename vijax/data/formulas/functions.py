@@ -65,6 +65,9 @@ CONTRASTS = ("Treatment", "Sum", "Helmert", "Poly")
 """Codes of categories, within C(...)."""
 RESPONSES = ("p", "prop", "proportion")
 """Functions to the left of ~, of successes and trials."""
+PARTLY_KNOWN = ("se", "censored", "truncated")
+"""Functions to the left of ~, of responses with errors of known size, censored or truncated
+ones."""
 CONSTANTS = {"np.pi": np.pi, "pi": np.pi, "np.e": np.e}
 """Numbers with a name."""
 _PLAIN = (*ELEMENTWISE, *STATISTICS)
@@ -126,6 +129,8 @@ def find_columns(node: Node) -> dict[str, Span]:
             inner = _smooth_parts(node)
         elif node.function in COLUMN_MAKERS or node.function == "[]":
             inner = node.arguments[:1]  # the further arguments are settings
+        elif node.function in PARTLY_KNOWN:
+            inner = (*inner, *(part for _, part in node.named))
     columns: dict[str, Span] = {}
     for part in inner:
         for name, span in find_columns(part).items():

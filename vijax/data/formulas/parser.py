@@ -21,6 +21,7 @@ from typing import Any
 from vijax.data.formulas.functions import (
     COLUMN_MAKERS,
     COMPARISONS,
+    PARTLY_KNOWN,
     RESPONSES,
     SMOOTHS,
     SPELLINGS,
@@ -421,6 +422,7 @@ class _Reader:
             or token.text in SPELLINGS
             or token.text in COLUMN_MAKERS
             or token.text in RESPONSES
+            or token.text in PARTLY_KNOWN
         ):
             return token.text
         remedy = (

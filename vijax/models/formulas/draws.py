@@ -61,12 +61,13 @@ def effects_of_groups(form: Form) -> Callable[..., Any]:
 
 
 def log_likelihoods(form: Form) -> Callable[..., Any]:
-    """(parameters, predictors, y, trials) -> log likelihoods of rows, (S, N)."""
-    by_row = jax.vmap(form.row_log_prob, (None, 0, 0, 0))
+    """(parameters, predictors, numbers of rows by draw, those of all draws) -> log likelihoods of
+    rows, (S, N)."""
+    by_row = jax.vmap(form.row_log_prob, (None, 0, 0))
 
-    def log_liks(aux: Any, eta: Any, y: Any, trials: Any) -> Any:
-        by_draw = jax.vmap(lambda aux, eta, y: by_row(aux, trials, y, eta))
-        return by_draw(aux, eta, y)
+    def log_liks(aux: Any, eta: Any, moved: Any, shared: Any) -> Any:
+        by_draw = jax.vmap(lambda aux, eta, moved: by_row(aux, {**shared, **moved}, eta))
+        return by_draw(aux, eta, moved)
 
     return log_liks
 
@@ -77,7 +78,7 @@ def draw_responses(form: Form) -> Callable[..., Any]:
     by_row = jax.vmap(form.draw_response, (None, 0, None, 0))
 
     def responses(aux: Any, eta: Any, key: Any, trials: Any) -> Any:
-        by_draw = jax.vmap(lambda aux, key, eta: by_row(aux, trials, key, eta))
+        by_draw = jax.vmap(lambda aux, key, eta: by_row(aux, {"trials": trials}, key, eta))
         return by_draw(aux, jax.random.split(key, len(eta)), eta)
 
     return responses

@@ -32,7 +32,7 @@ from scipy.linalg import block_diag
 from vijax.contract.variables import free
 from vijax.models.formulas.effects import crossed, crossed_normal, integrals, interpolated
 from vijax.models.formulas.formula import Design, name_at_level
-from vijax.models.formulas.laws import LAWS, SUPPORTS, Law
+from vijax.models.formulas.laws import LAWS, SUPPORTS, Law, partly_known
 from vijax.models.formulas.priors import LINKED, Prior, log_prob
 from vijax.models.formulas.weighted import mean_and_spread
 
@@ -179,6 +179,8 @@ class Form:
       smooths: the coefficients of smooth terms.
       parameters: parameters of the law with formulas: their predictors follow the first one.
       slots: the number of the predictor that each coefficient enters: 0, but for such parameters.
+      own_parameters: the parameters of the law without formulas: each is one number.
+      facts: names of what is known of rows beside the response.
     """
 
     law: str
@@ -195,16 +197,13 @@ class Form:
     smooths: tuple[Effects, ...] = ()
     parameters: tuple[str, ...] = ()
     slots: tuple[int, ...] = ()
-
-    @property
-    def own_parameters(self) -> tuple[str, ...]:
-        """The parameters of the law that have no formula: each is one number."""
-        return tuple(name for name in LAWS[self.law].aux if name not in self.parameters)
+    own_parameters: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
 
     @property
     def is_plain_normal(self) -> bool:
         """True for a normal law with one sigma, whose rows are summed up once."""
-        return self.law == "gaussian" and not self.parameters
+        return self.law == "gaussian" and not self.parameters and not self.facts
 
     @property
     def terms(self) -> tuple[Effects, ...]:
@@ -368,6 +367,8 @@ class Form:
         parameters = {
             name: np.asarray(named[name]) for name in self.own_parameters if name in named
         }
+        if self.knows_sigma:  # standard errors alone make the response differ from its mean
+            parameters["sigma"] = np.zeros(len(next(iter(named.values()))))
         cuts = [np.asarray(named[f"threshold[{i}]"]) for i in range(self.cutpoints)]
         if cuts:
             parameters["threshold"] = np.stack(cuts, -1)
@@ -442,21 +443,40 @@ class Form:
     ) -> Float[Array, " n"]:
         """Log likelihoods of rows, each times its weight, in units of size one."""
         aux, rows = parameters
-        log_liks = jax.vmap(lambda n, y, eta: self.row_log_prob(aux, n, y, eta))(
-            rows["trials"], rows["y"], eta
-        )
+        columns = {name: rows[name] for name in ("y", "trials", *self.facts)}
+        log_liks = jax.vmap(lambda row, eta: self.row_log_prob(aux, row, eta))(columns, eta)
         return rows["weight"] * log_liks
 
-    def row_log_prob(self, aux: Mapping[str, Any], trials: Any, y: Any, eta: Any) -> Any:
-        """The log likelihood of a row with the predictors eta, a number or (C,)."""
-        law: Law = LAWS[self.law]
-        main, by_row = self.split_predictors(eta)
-        return law.log_prob({**aux, **by_row}, trials, y, main)
+    @property
+    def knows_sigma(self) -> bool:
+        """True if known standard errors stand in place of sigma."""
+        has_sigma = "sigma" in (*self.own_parameters, *self.parameters)
+        return "sigma" in LAWS[self.law].aux and not has_sigma
 
-    def draw_response(self, aux: Mapping[str, Any], trials: Any, key: Any, eta: Any) -> Any:
-        """A draw of the response of a row with the predictors eta, a number or (C,)."""
+    def row_parameters(
+        self, aux: Mapping[str, Any], row: Mapping[str, Any], eta: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """The predictor of the response, and all parameters of its law, in rows."""
         main, by_row = self.split_predictors(eta)
-        return LAWS[self.law].likelihood({**aux, **by_row}, trials).sample(key, main)  # type: ignore[misc]
+        parameters = {**aux, **by_row}
+        if "se" in row:
+            parameters["sigma"] = jnp.sqrt(row["se"] ** 2 + parameters.get("sigma", 0.0) ** 2)
+        return main, parameters
+
+    def row_log_prob(self, aux: Mapping[str, Any], row: Mapping[str, Any], eta: Any) -> Any:
+        """The log likelihood of a row (y, trials, facts) with the predictors eta, a number or
+        (C,)."""
+        main, parameters = self.row_parameters(aux, row, eta)
+        return partly_known.log_prob(LAWS[self.law], parameters, row, main)
+
+    def draw_response(
+        self, aux: Mapping[str, Any], row: Mapping[str, Any], key: Any, eta: Any
+    ) -> Any:
+        """A draw of the response of a row (trials, facts) with the predictors eta, a number or
+        (C,)."""
+        main, parameters = self.row_parameters(aux, row, eta)
+        law = LAWS[self.law].likelihood(parameters, row["trials"])
+        return partly_known.draw(lambda key: law.sample(key, main), row, key)  # type: ignore[misc]
 
     def interpolated_log_lik(
         self, values: Mapping[str, Any], rows: Mapping[str, Any]
@@ -499,15 +519,16 @@ class Form:
         """True for a normal law with a sigma for each row, and effects of one factor in the mean
         alone: its integrals are closed."""
         has_plain_effects = not any(slot for term in self.effects for slot in term.slots)
-        return self.law == "gaussian" and len(self.terms) < 2 and has_plain_effects
+        is_normal = self.law == "gaussian" and set(self.facts) <= {"se"}
+        return is_normal and len(self.terms) < 2 and has_plain_effects
 
     def _divide_by_sigmas(
         self, aux: Mapping[str, Any], rows: Mapping[str, Any], a: Array, b: Float[Array, "n *C d"]
     ) -> ScaledRows:
         """Residuals and columns of effects divided by the sigma of each row, times the root of its
         weight."""
-        main, by_row = self.split_predictors(a)
-        sigmas = {**aux, **by_row}["sigma"]
+        main, parameters = self.row_parameters(aux, rows, a)
+        sigmas = parameters["sigma"]
         scale = jnp.sqrt(rows["weight"]) / sigmas
         residuals = scale * (rows["y"] - main)
         columns = b.reshape(len(b), math.prod(b.shape[1:]))[:, : b.shape[-1]]  # those of the mean
@@ -682,7 +703,7 @@ def make_form(
     for term in effects:
         for root_mean_square, slot in zip(term.sizes, term.slots, strict=True):
             constant += size * (slot == 0) - math.log(root_mean_square)
-    constant += size * ("sigma" in law.aux and "sigma" not in parameters)
+    constant += size * ("sigma" in design.own_parameters(law))
     constant -= size * float(weights.sum())
     smooths = _smooth_effects(design)
     for term in smooths:
@@ -708,6 +729,8 @@ def make_form(
         monotone=tuple(monotone),
         smooths=smooths,
         parameters=parameters,
+        own_parameters=design.own_parameters(law),
+        facts=tuple(design.facts),
         slots=tuple(np.repeat(np.array(design.slots, int), len(levels)).tolist()),
     )
 

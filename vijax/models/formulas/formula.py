@@ -18,6 +18,7 @@ from vijax.checks import require
 from vijax.data.formulas.design_columns import DesignColumns, Functions, Matrix, learn
 from vijax.data.formulas.functions import (
     COLUMN_MAKERS,
+    PARTLY_KNOWN,
     RESPONSES,
     SPELLINGS,
     find_columns,
@@ -31,6 +32,7 @@ from vijax.data.schema.schema import ColumnSchema, Schema
 from vijax.data.schema.typed_columns import TypedTable, typed_table
 from vijax.models.formulas.groups import Factor, NewLevels, read_factors
 from vijax.models.formulas.laws import LAWS, Law
+from vijax.models.formulas.observation import Facts
 from vijax.models.formulas.observed_response import Response, family_of_response, read_response
 
 WhereNew = Literal["draw", "error"]
@@ -115,6 +117,8 @@ class Design:
       further: formulas of parameters of the law, with their columns; they are predictors 1, 2, ...
         of a row.
       slots: the number of the predictor that each column of x enters.
+      facts: what is known of the rows of training beside the response
+        (`vijax.models.formulas.observation`).
     """
 
     parsed: Formula
@@ -130,6 +134,7 @@ class Design:
     schema: Schema
     further: tuple[ParameterTerms, ...]
     slots: tuple[int, ...]
+    facts: Facts
 
     @property
     def formula(self) -> str:
@@ -213,6 +218,19 @@ class Design:
         rows = typed_table(table, self.schema.labels, self.schema.numbers)
         require_whole(rows, self.observed.columns)
         return self.observed.values(rows)
+
+    def read_facts(self, table: Any) -> Facts:
+        """What is known of other rows beside the response."""
+        assert self.observed is not None
+        rows = typed_table(table, self.schema.labels, self.schema.numbers)
+        return self.observed.facts(rows)
+
+    def own_parameters(self, law: Law) -> tuple[str, ...]:
+        """The parameters of the law that have no formula and are not known."""
+        without = {terms.name for terms in self.further}
+        if self.observed is not None and not self.observed.has_sigma:
+            without.add("sigma")
+        return tuple(name for name in law.aux if name not in without)
 
     def read_rows(self, table: Any, new_levels: WhereNew = "draw") -> Rows:
         """Other rows, with the knots of splines, levels of categories and statistics of training.
@@ -349,9 +367,12 @@ def read(
         tuple(groups[i] for i in order),
     )
     y = trials = np.ones(len(rows))
+    facts: Facts = {}
     if observed is not None:
         y, trials = observed.values(rows)
+        facts = observed.facts(rows, learning=True)
         _check_family(observed, law)
+        _check_sigma(observed, parameters)
     slots = [slot for slot, columns in enumerate(learnt) for _ in columns.labels]
     return Design(
         parsed=parsed,
@@ -366,6 +387,7 @@ def read(
         common=common,
         schema=_schema(rows, response, terms, grouping, roles),
         further=parameter_terms,
+        facts=facts,
         slots=tuple(
             slots[len(slots) - len(labels) :]
         ),  # of ordered categories there is no intercept
@@ -419,7 +441,7 @@ def check_functions(functions: Mapping[str, Any] | None) -> Functions:
     is_mapping = functions is None or isinstance(functions, Mapping)
     require(is_mapping, "functions", "functions by name: {'f': f}", type(functions).__name__)
     for name, function in (functions or {}).items():
-        is_listed = name in (*COLUMN_MAKERS, *RESPONSES, *SPELLINGS)
+        is_listed = name in (*COLUMN_MAKERS, *RESPONSES, *PARTLY_KNOWN, *SPELLINGS)
         is_free = isinstance(name, str) and name.isidentifier() and not is_listed
         require(is_free, "functions", "names that no listed function has", name)
         require(
@@ -558,3 +580,10 @@ def require_whole(rows: TypedTable, names: Any, can_drop: bool = False) -> None:
     if can_drop:
         remedy = f'Pass missing="drop" to leave them out, as {with_pandas} does, or fill them in.'
     require(not holes, "table", "values in all columns of the formula", actual, remedy)
+
+
+def _check_sigma(observed: Response, parameters: Collection[str]) -> None:
+    """Raises ValueError if known standard errors stand in place of a sigma with a formula."""
+    is_free = observed.has_sigma or "sigma" not in parameters
+    remedy = "Write se(y, s, sigma=True) for both."
+    require(is_free, "formulas", "none of sigma, which is known", "one of sigma", remedy)

@@ -94,10 +94,11 @@ def glmm(
         `I(x**2)`, functions of numbers `log(x)` or `np.log(x)`, and group effects `(x | g)`: an
         intercept and a slope of x for each g, correlated; independent with `(x || g)`; without an
         intercept `(0 + x | g)`; nested `(1 | g/h)`; of several factors. Successes among trials are
-        `p(successes, trials)`, one level of a column is `h['b']`. Names with blanks and other
-        letters stand between backquotes. The grammar is closed (`vijax.data.formulas.parser`): what
-        it does not have is an error, and no formula is run as code. Means in `I(x - np.mean(x))`
-        are those of the training rows.
+        `p(successes, trials)`; known standard errors `se(y, s)`, or `se(y, s, sigma=True)` with a
+        sigma beside them; `censored(y, status)`, `truncated(y, lb, ub)`. One level of a column is
+        `h['b']`. Names with blanks and other letters stand between backquotes. The grammar is
+        closed (`vijax.data.formulas.parser`): what it does not have is an error, and no formula is
+        run as code. Means in `I(x - np.mean(x))` are those of the training rows.
       table: columns by name (a dict, a table of pandas, polars or pyarrow), or the path of a file.
       family: law of the response. None follows it: "gaussian" for numbers, "bernoulli" for text of
         two kinds and for True and False, "categorical" for text of more kinds, "binomial" for
@@ -207,7 +208,7 @@ def _glmm(
     nodes = _choose_nodes(design, law, weights, nodes)
     all_priors = merge_priors(weak_priors(design, law, weights), priors)
     form = make_form(design, law, all_priors, weights, nodes)
-    if law.is_location_scale:
+    if law.is_location_scale and "se" not in design.facts:
         check_errors(design, weights)
     columns = {name: typed.columns[name] for name in design.schema.names}
     formula_columns = dataclasses.replace(typed, columns=columns)
@@ -261,7 +262,7 @@ def _choose_nodes(design: reader.Design, law: Law, weights: np.ndarray, nodes: i
     where the integrand is normal."""
     is_crossed = len(design.factors) > 1 or bool(design.smooths)
     slots = [slot for factor in design.factors for slot in factor.slots]
-    is_exact = law.name == "gaussian" and not any(slots)
+    is_exact = law.name == "gaussian" and not any(slots) and set(design.facts) <= {"se"}
     if nodes is None:
         nodes = 1
         if not is_crossed and not is_exact:

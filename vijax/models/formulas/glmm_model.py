@@ -386,7 +386,8 @@ class Glmm(Answers, Model):
           fit: fit of this model.
           table: rows with the columns of the formula except the response; None takes the rows of
             training. Effects of groups that training does not have are drawn from the law of
-            groups. New rows count as one trial each.
+            groups. New rows count as one trial each. Responses that are censored, truncated or
+            measured with known errors are predicted as they are before that.
           key: random key of the draws.
           level: probability of the intervals.
           num_draws: number of draws.
@@ -493,22 +494,27 @@ class Glmm(Answers, Model):
         copies: Any = slice(None)
         if table is None:
             y, trials = self.design.y, self.design.trials
+            facts = self.design.facts
             copies = row_copies(self.weights)
         else:
             y, trials = self.design.response_and_trials(table)
+            facts = self.design.read_facts(table)
             check_responses(y, trials, self.law, self.design.response, typed_table(table).row_names)
         key_draws, key_new = keys.split(key)
         draws = self.draws(fit, key_draws, num_draws)
         aux = self.density_form.law_parameters(draws.named)
         rows = self._rows(table)
         eta = self.row_predictors(draws, rows, key_new)
+        shared = {"trials": trials, **facts}
+        by_draw = {"y": np.broadcast_to(y, (len(eta), len(y)))}
         if self.law.is_location_scale:  # the residual keeps its digits where y is large
-            y = y - self.density_form.split_predictors(eta, np)[0]
+            main = self.density_form.split_predictors(eta, np)[0]
             eta = self._drop_location(eta)
-        else:
-            y = np.broadcast_to(y, (len(eta), len(y)))
+            by_draw = {"y": y - main}
+            for name in {"end", "lowest", "highest"} & set(facts):
+                by_draw[name] = shared.pop(name) - main
         eta = eta.astype(jnp.result_type(float))
-        return np.asarray(self._program(log_likelihoods)(aux, eta, y, trials))[:, copies]
+        return np.asarray(self._program(log_likelihoods)(aux, eta, by_draw, shared))[:, copies]
 
     def _responses(
         self, draws: Draws, eta: np.ndarray, trials: np.ndarray, key: Any

@@ -21,6 +21,8 @@ def sentence(design: Design, law: Law) -> str:
     bases = [
         f"{node} = {category.levels.names[0]!r}" for node, category in _treatment_categories(design)
     ]
+    if design.observed is not None and design.observed.observation is not None:
+        sentences.append(design.observed.observation.sentence())
     for terms in design.further:
         quantity = f"the logarithm of {terms.name}"
         if SUPPORTS.get(terms.name) == "unit interval":

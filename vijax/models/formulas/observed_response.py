@@ -17,6 +17,12 @@ from vijax.data.formulas.tokens import refuse
 from vijax.data.schema.labels import Levels, are_numbers
 from vijax.data.schema.typed_columns import TypedColumn, TypedTable
 from vijax.models.formulas.laws import Law
+from vijax.models.formulas.observation import (
+    Facts,
+    Observation,
+    check_law,
+    read_observation,
+)
 
 ResponseKind = Literal["numbers", "trials", "level", "categories"]
 """numbers: the values themselves; trials: successes among trials; level: 1 where a column has the
@@ -46,14 +52,38 @@ class Response:
     categories: tuple[str, ...]
     functions: Functions
     statistics: dict
+    observation: Observation | None = None
+
+    @property
+    def value(self) -> Node:
+        """The response itself, without what is said of its errors, censoring or bounds."""
+        if self.observation is None:
+            return self.node
+        return self.observation.value
+
+    @property
+    def has_sigma(self) -> bool:
+        """False where known standard errors stand in place of sigma."""
+        return self.observation is None or self.observation.has_sigma
+
+    def facts(self, table: TypedTable, learning: bool = False) -> Facts:
+        """What is known of rows beside the response."""
+        if self.observation is None:
+            return {}
+        return self.observation.read_facts(self._reading(table, learning))
+
+    def _reading(self, table: TypedTable, learning: bool) -> Reading:
+        formula = self.formula
+        statistics = dict(self.statistics)
+        return Reading(table, formula.text, formula.argument, statistics, self.functions, learning)
 
     @property
     def name(self) -> str:
         """Its name: the column, or the text of the expression."""
-        column = _find_column(self.node)
+        column = _find_column(self.value)
         if column is not None:
             return column.name
-        return str(self.node)
+        return str(self.value)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -64,15 +94,12 @@ class Response:
         self, table: TypedTable, learning: bool = False
     ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
         """The response of rows and their numbers of trials."""
-        formula = self.formula
-        reading = Reading(
-            table, formula.text, formula.argument, dict(self.statistics), self.functions, learning
-        )
+        reading = self._reading(table, learning)
         ones = np.ones(len(table))
         if self.kind == "trials":
             return _successes(self.node, reading)
         if self.kind == "numbers":
-            return evaluate(self.node, reading), ones
+            return evaluate(self.value, reading), ones
         column = _find_column(self.node)
         assert column is not None
         assert self.levels is not None
@@ -115,11 +142,17 @@ def read_response(
         level: str = "",
         categories: tuple[str, ...] = (),
     ) -> Response:
-        response = Response(formula, node, kind, levels, level, categories, functions, {})
+        response = Response(
+            formula, node, kind, levels, level, categories, functions, {}, observation
+        )
         if kind != "numbers":
             return response
         return dataclasses.replace(response, statistics=_learn_statistics(response, table))
 
+    observation = read_observation(formula)
+    if observation is not None:
+        check_law(formula, observation, law)
+        return make("numbers")
     if law.is_ordered:
         return make("categories", *_ordered_categories(formula, node, table, order))
     if law.categories:
@@ -229,7 +262,7 @@ def _learn_statistics(response: Response, table: TypedTable) -> dict:
     statistics: dict = {}
     reading = Reading(table, formula.text, formula.argument, statistics, response.functions, True)
     if not any(table.columns[name].missing.any() for name in response.columns):
-        evaluate(response.node, reading)
+        evaluate(response.value, reading)
     return statistics
 
 

@@ -173,8 +173,7 @@ def weak_priors(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> d
             priors[f"threshold[{i}]"] = ("normal", float(mean), 1.0)
         return priors
     aux = {"sigma": ("half_student_t", 4.0, unit), **AUX}
-    linked = {terms.name for terms in design.further}
-    return priors | {name: aux[name] for name in law.aux if name not in linked}
+    return priors | {name: aux[name] for name in design.own_parameters(law)}
 
 
 def _linked_priors(

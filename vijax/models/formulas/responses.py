@@ -40,6 +40,9 @@ def responses(
 
     def layout(like: Any) -> Any:
         _check_same_data(like, data)
+        expected = "a response that is not censored, for draws of the rows of training"
+        remedy = "fit.predict(key=key) has the law of the response before it is censored."
+        require("status" not in form.facts, "formula", expected, repr(design.formula), remedy)
         copied_rows = {name: values[copies()] for name, values in rows.items()}
         return {"rows": copied_rows, "data": dict(like)}
 
@@ -63,7 +66,7 @@ def responses(
             u = effects[term.name] / jnp.asarray(form.effect_units(i), eta.dtype)
             u = form.effects_per_predictor(u[layout["rows"][f"group{i}"]], i)
             eta = eta + jnp.einsum("nd,ndc->nc", layout["rows"][f"z{i}"], u).reshape(eta.shape)
-        y = form.draw_response(form.aux(values), layout["rows"]["trials"], key_data, eta)
+        y = form.draw_response(form.aux(values), layout["rows"], key_data, eta)
         if base is None:
             return y
         return jnp.asarray(base[copies()], y.dtype) + form.units.size * y

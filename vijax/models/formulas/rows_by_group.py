@@ -32,7 +32,7 @@ def rows_in_units(
         y = (y - design.main_offset - design.rows.x[:, main] @ location[main]) / form.units.size
         offset = _offsets_in_units(form, offset)
     x = np.concatenate([x, design.rows.steps - law.is_ordered * _step_means(form)], 1)
-    rows = {"x": x, "y": y, "weight": weights}
+    rows = {"x": x, "y": y, "weight": weights} | _facts_in_units(design, law, form)
     all_rows = np.zeros(len(x), int)
     columns, groups = list(design.rows.z), list(design.rows.groups)
     if form.smooths and not columns:
@@ -44,6 +44,21 @@ def rows_in_units(
     rows.setdefault("z0", np.zeros((len(x), 0)))
     rows |= {"trials": design.trials, "offset": offset}
     return rows | {f"group{i}": group for i, group in enumerate(groups)}
+
+
+def _facts_in_units(design: Design, law: Law, form: Form) -> dict[str, np.ndarray]:
+    """What is known of rows beside the response, in the units of the response."""
+    facts = dict(design.facts)
+    if not law.is_location_scale:
+        return facts
+    location = np.array(form.units.location)[design.is_main]
+    base = design.main_offset + design.rows.x[:, design.is_main] @ location
+    for name in ("end", "lowest", "highest"):
+        if name in facts:
+            facts[name] = (facts[name] - base) / form.units.size
+    if "se" in facts:
+        facts["se"] = facts["se"] / form.units.size
+    return facts
 
 
 def _step_means(form: Form) -> np.ndarray:

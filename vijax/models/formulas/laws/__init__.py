@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from vijax.inference import likelihood
+from vijax.models.formulas.laws import tails
 from vijax.models.formulas.laws.amounts import (
     exponential,
     gamma,
@@ -75,6 +76,7 @@ LAWS = {
             lambda y, n: np.isfinite(y),
             lambda aux, n: likelihood.gaussian(aux["sigma"] ** 2),
             is_location_scale=True,
+            tails=tails.normal,
         ),
         Law(
             "t",
@@ -84,6 +86,7 @@ LAWS = {
             lambda y, n: np.isfinite(y),
             lambda aux, n: likelihood.student_t(aux["nu"], aux["sigma"]),
             is_location_scale=True,
+            tails=tails.student_t,
         ),
         Law(
             "bernoulli",
@@ -102,8 +105,16 @@ LAWS = {
             binomial,
             takes_trials=True,
         ),
-        Law("poisson", "log", (), _COUNTS, are_counts, poisson),
-        Law("negativebinomial", "log", ("alpha",), _COUNTS, are_counts, negative_binomial),
+        Law("poisson", "log", (), _COUNTS, are_counts, poisson, tails=tails.poisson),
+        Law(
+            "negativebinomial",
+            "log",
+            ("alpha",),
+            _COUNTS,
+            are_counts,
+            negative_binomial,
+            tails=tails.negative_binomial,
+        ),
         Law(
             "zero_inflated_poisson",
             "log",
@@ -169,6 +180,7 @@ LAWS = {
             _POSITIVE,
             _are_positive,
             gamma,
+            tails=tails.gamma,
         ),
         Law(
             "beta",
@@ -207,8 +219,16 @@ LAWS = {
             mean_function=inflated_share,
             location=_NOT_ZERO,
         ),
-        Law("exponential", "log", (), _POSITIVE, _are_positive, exponential),
-        Law("weibull", "log", ("alpha",), _POSITIVE, _are_positive, weibull),
+        Law(
+            "exponential",
+            "log",
+            (),
+            _POSITIVE,
+            _are_positive,
+            exponential,
+            tails=tails.exponential,
+        ),
+        Law("weibull", "log", ("alpha",), _POSITIVE, _are_positive, weibull, tails=tails.weibull),
         Law("wald", "log", ("lam",), _POSITIVE, _are_positive, wald),
         Law(
             "lognormal",
@@ -218,6 +238,7 @@ LAWS = {
             _are_positive,
             lognormal,
             mean_function=lognormal_mean,
+            tails=tails.lognormal,
             location="the median of {}",
         ),
         Law(

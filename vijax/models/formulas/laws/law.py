@@ -37,6 +37,8 @@ class Law:
       is_cut: True for counts that are cut off at zero (hurdle): `exp(eta)` is their mean before the
         cut.
       takes_trials: True for successes among trials.
+      tails: (parameters, y, eta) -> logarithms of the probabilities up to y and beyond it, for
+        censored and truncated responses; None for laws without them.
       location: the number whose link is eta, in words, with a place for the name of the response.
     """
 
@@ -51,6 +53,7 @@ class Law:
     categories: Literal["", "ordered", "named"] = ""
     is_cut: bool = False
     takes_trials: bool = False
+    tails: Callable[[Aux, Any, Any], Any] | None = None
     location: str = "the mean of {}"
 
     @property
@@ -62,6 +65,16 @@ class Law:
     def is_named(self) -> bool:
         """True for categories against a base."""
         return self.categories == "named"
+
+    @property
+    def is_count(self) -> bool:
+        """True for laws of counts."""
+        return self.expected.startswith("counts")
+
+    def find_tails(self, aux: Aux, y: Any, eta: Any) -> Any:
+        """The tails at y."""
+        assert self.tails is not None
+        return self.tails(aux, y, eta)
 
     @property
     def modelled_parameters(self) -> tuple[str, ...]:

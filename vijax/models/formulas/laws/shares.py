@@ -47,9 +47,9 @@ def beta_binomial(aux: Aux, trials: Any) -> Likelihood:
         log_ways = log_gamma(trials + 1.0) - log_gamma(y + 1.0) - log_gamma(failures + 1.0)
         of_mean = y * z - trials * softplus(z)  # the binomial law
         spread = (
-            _log_rise(y, kappa * jax.nn.sigmoid(z))
-            + _log_rise(failures, kappa * jax.nn.sigmoid(-z))
-            - _log_rise(trials, kappa)
+            log_rise(y, kappa * jax.nn.sigmoid(z))
+            + log_rise(failures, kappa * jax.nn.sigmoid(-z))
+            - log_rise(trials, kappa)
         )
         return log_ways + of_mean + spread
 
@@ -62,7 +62,7 @@ def beta_binomial(aux: Aux, trials: Any) -> Likelihood:
     return Likelihood(log_prob, "beta-binomial", sample=sample)
 
 
-def _log_rise(count: Any, a: Array) -> Array:
+def log_rise(count: Any, a: Array) -> Array:
     """log Gamma(a + n) - log Gamma(a) - n log a: zero for n = 0 and for large a, without a
     difference of large numbers."""
     a = jnp.maximum(a, jnp.finfo(a.dtype).tiny)

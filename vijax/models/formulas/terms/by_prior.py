@@ -45,7 +45,7 @@ def prior_notes(
     notes += _mean_notes(design)
     for i, factor in enumerate(design.factors):
         notes += _group_notes(design, factor, np.bincount(design.rows.groups[i][rows]))
-        if law.name == "gaussian" and "1" in factor.labels and not design.further:
+        if law.name == "gaussian" and "1" in factor.labels and not (design.further or design.facts):
             notes += _row_notes(factor, np.bincount(design.rows.groups[i], weights))
     return tuple(notes)
 
