@@ -153,4 +153,6 @@ def _all_terms(model: Any) -> Iterator[DesignColumns]:
 def _number_columns(terms: DesignColumns) -> list[str]:
     """The columns that terms read as numbers, but for values of monotone terms."""
     numbers = [node for node in terms.numbers if not is_monotone(node)]
-    return [name for node in (*numbers, *terms.offsets) for name in find_columns(node)]
+    multipliers = [term.by for term in terms.smooths if term.by is not None and not term.levels]
+    nodes = [*numbers, *terms.offsets, *multipliers]
+    return [name for node in nodes for name in find_columns(node)]
