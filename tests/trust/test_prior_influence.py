@@ -88,6 +88,9 @@ def test_the_weights_say_what_a_fit_with_the_wider_prior_gives():
         again = vi.auto(vi.glmm(formula, CATTLE, priors=wide), key=jax.random.key(0)).summary()
         mean = again.mean[again.names.index(row.name)]
         assert row.wide_mean == pytest.approx(mean, abs=0.08 * row.sd)
+    usual = vi.auto(vi.glmm(formula, CATTLE), key=jax.random.key(0))
+    found = vi.trust.prior_influence(usual, key=jax.random.key(1))
+    assert found.large_shifts == ()
     fit = vi.auto(vi.glmm("reaction ~ days + (days | subject)", SLEEP), key=jax.random.key(0))
     found = vi.trust.prior_influence(fit, key=jax.random.key(1))
     assert found.large_shifts == ()

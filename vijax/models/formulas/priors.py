@@ -4,11 +4,14 @@ The rule is that of Capretto et al. (2022), "Bambi: a simple interface for fitti
 models in Python", section 3.1: with s the standard deviation of the response (1 where the link is
 not the identity), a coefficient of column x has N(0, (2.5 s / sd(x))^2), the intercept at the mean
 of all columns N(mean, ...), the standard deviation of a group effect a half-normal law of that
-scale. Cutpoints between ordered categories have N(t, 1) at the mean of all columns, t from -2 to 2
-in equal steps, restricted to increasing cutpoints. A parameter of the law with a formula has a
-prior on the scale of its link, at the means of all columns too; coefficients there have N(0, 1 /
-sd(x)^2). Means and standard deviations are weighted: a
-row of weight 2 is the same as two rows."""
+scale. For successes, and zeros and ones, Bambi takes N(0, 1 / sd(x)^2), N(0, 1) for codes of
+categories and N(0, 1.5^2) for the intercept. These pull log odds between categories by half a
+standard error where each has some ten cases; here they are N(0, (2.5 / sd(x))^2), and N(0, 2.5^2)
+for codes and the intercept (2.5 as in Gabry and Goodrich's rstanarm). Cutpoints between ordered
+categories have N(t, 1) at the mean of all columns, t from -2 to 2 in equal steps, restricted to
+increasing cutpoints. A parameter of the law with a formula has a prior on the scale of its link,
+at the means of all columns too; coefficients there have N(0, 1 / sd(x)^2). Means and standard
+deviations are weighted: a row of weight 2 is the same as two rows."""
 
 from __future__ import annotations
 
@@ -140,8 +143,8 @@ def weak_priors(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> d
     for i, label in enumerate(main):
         sd = slopes.get(label, intercept)
         if is_binary:  # on a scale of probabilities the data say nothing of the unit
-            slope = 1.0 if design.categorical[i] else 1 / columns[label][1]
-            sd = 1.5 if label == "Intercept" else slope
+            is_own_unit = label == "Intercept" or design.categorical[i]
+            sd = 2.5 if is_own_unit else 2.5 / columns[label][1]
         for level in levels:
             priors[name_at_level(label, level)] = (
                 "normal",
