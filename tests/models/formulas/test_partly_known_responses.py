@@ -336,6 +336,33 @@ def test_what_cannot_be_read_is_told(formula, family, message):
         vi.glmm(formula, EFFECTS, family)
 
 
+@pytest.mark.parametrize(
+    ("formula", "message"),
+    [
+        ("cbind(y, s) ~ x", r"Write p\(k, n\), with n trials"),
+        ("y | trials(s) ~ x", r"Write p\(k, n\) ~ terms"),
+        ("y | se(s) ~ x", r"Write se\(y, s\) ~ terms"),
+        ("y | cens(s) ~ x", r"Write censored\(y, status\) ~ terms"),
+        ("y | trunc(lb=0) ~ x", r"Write truncated\(y, lb=0, ub=10\) ~ terms"),
+        ("y | weights(s) ~ x", r'weights="w"'),
+    ],
+)
+def test_spellings_of_r_are_told_in_these(formula, message):
+    with pytest.raises(ValueError, match=message):
+        vi.glmm(formula, EFFECTS)
+
+
+def test_weights_that_are_precisions():
+    """Of a normal law: variances divided by them."""
+    with jax.enable_x64(True):
+        model = vi.glmm("y ~ x", EFFECTS, formulas="sigma ~ 1 + offset(-0.5 * log(s))")
+        log_lik, named = log_lik_at(model)
+    mean = named["Intercept"] + named["x"] * EFFECTS["x"]
+    sd = np.exp(named["sigma_Intercept"]) / np.sqrt(EFFECTS["s"])
+    expected = stats.norm(mean, sd).logpdf(EFFECTS["y"]).sum()
+    np.testing.assert_allclose(log_lik, expected, rtol=1e-9)
+
+
 def test_a_formula_of_sigma_beside_known_errors():
     with pytest.raises(ValueError, match=r"Write se\(y, s, sigma=True\) for both"):
         vi.glmm("se(y, s) ~ 1", EFFECTS, formulas="sigma ~ x")

@@ -55,6 +55,14 @@ LOGIC = {
     "in": "Write (h == 'a') + (h == 'b').",
 }
 """The remedies for words of logic."""
+BRMS = {
+    "trials": "Write p(k, n) ~ terms, of k successes among n trials.",
+    "se": "Write se(y, s) ~ terms, or se(y, s, sigma=True) ~ terms.",
+    "cens": "Write censored(y, status) ~ terms.",
+    "trunc": "Write truncated(y, lb=0, ub=10) ~ terms.",
+    "weights": 'Write y ~ terms, and weights="w": a row of weight 2 counts as two rows.',
+}
+"""The remedies for what brms has behind a bar at the response."""
 BAR = "Write bars in parentheses: y ~ x + (x | g), or (x || g) where they are independent."
 
 
@@ -139,13 +147,21 @@ class _Reader:
         if not self.is_next("~"):
             response = self.comparison()
         if not self.is_next("~"):
-            remedy = "Write response ~ terms." if self.token.kind == "end" else LISTED
+            remedy = LISTED
+            if self.token.kind == "end":
+                remedy = "Write response ~ terms."
+            elif self.is_next("|"):
+                remedy = self.other_spelling(self.tokens[self.place + 1].text)
             raise self.refuse_token("response ~ terms", remedy)
         self.next()
         addends, bars = self.addends_and_bars()
         if self.token.kind != "end":
             raise self.refuse_token("an operator between terms", self.missing_operator_remedy())
         return Formula(self.text, self.argument, response, addends, bars)
+
+    def other_spelling(self, function: str) -> str:
+        """The remedy for a response of brms, as y | trials(n)."""
+        return BRMS.get(function, LISTED)
 
     def missing_operator_remedy(self) -> str:
         """The remedy for two terms side by side."""
@@ -425,6 +441,9 @@ class _Reader:
             or token.text in PARTLY_KNOWN
         ):
             return token.text
+        if token.text == "cbind":
+            remedy = "Write p(k, n), with n trials of which k are successes; n may be a column."
+            raise self.refuse(self.span(token), "a listed function", repr(token.text), remedy)
         remedy = (
             f"Functions are {listed_functions()}. Your own: vijax.glmm(..., functions={{'f': "
             f"f}}), in Python alone. Nothing else is ever called."
