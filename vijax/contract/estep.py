@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from vijax.xla.gather import AtOnce
 
@@ -79,46 +79,104 @@ class MixedMembership(EStep, abc.ABC):
         return None
 
 
+FEWEST = 128
+"""Documents from which on a loop goes on with those that are left."""
+
+
 def iterate_by_document(
-    improve: Callable[[Any], PyTree],
+    improve: Callable[..., Any],
     start: PyTree,
     topic_counts: Callable[[Any], Float[Array, "docs topics"]],
     counts: Float[Array, "docs slots"],
     max_iters: int,
     tol: float,
+    data: PyTree = None,
 ) -> PyTree:
     """The result of `improve`, repeated until each document is finished: a round changes its topic
     counts by at most `tol` on average over topics.
 
     A round improves all documents at once. Every leaf keeps its shape, documents first. A finished
     document does not change any more, so its result does not depend on its neighbours in the chunk;
-    a document without tokens is finished at the start."""
+    a document without tokens is finished at the start. See `repeat_by_document` for `data`."""
 
     def is_finished(new: Any, before: Any) -> Bool[Array, " docs"]:
         change = jnp.abs(topic_counts(new) - topic_counts(before))
         return jnp.mean(change, axis=1) <= tol
 
     has_tokens = jnp.sum(counts, axis=1) > 0
-    return repeat_by_document(improve, start, is_finished, has_tokens, max_iters)
+    return repeat_by_document(improve, start, is_finished, has_tokens, max_iters, data)
 
 
 def repeat_by_document(
-    improve: Callable[[Any], PyTree],
+    improve: Callable[..., Any],
     start: PyTree,
     is_finished: Callable[[Any, Any], Bool[Array, " docs"]],
     active: Bool[Array, " docs"],
     max_iters: int,
+    data: PyTree = None,
 ) -> PyTree:
     """The result of `improve`, repeated for each active document until `is_finished(new, before)`,
-    or `max_iters` times."""
-    goes_on = lambda carry: jnp.any(carry[1]) & (carry[2] < max_iters)
+    or `max_iters` times.
 
-    def iterate(carry: tuple) -> tuple:
+    Args:
+      improve: (state) -> the state after a round; with `data`, (state, data).
+      start: the state; every leaf has documents first.
+      is_finished: (new state, state) -> a mask of documents.
+      active: the documents to improve.
+      max_iters: most rounds.
+      data: arrays of each document, documents first. A chunk of `FEWEST` documents or more then
+        goes on with the active ones as soon as they are half, a quarter, and so on: most rounds are
+        of few documents.
+    """
+    first = start, active, jnp.int32(0)
+    if data is None:
+        alone = lambda state, _: improve(state)
+        return _repeat(alone, is_finished, max_iters, None, first)[0]
+    return _repeat(improve, is_finished, max_iters, data, first)[0]
+
+
+Round = tuple[PyTree, Bool[Array, " docs"], Int[Array, ""]]
+"""State, mask of the active documents, number of rounds."""
+
+
+def _repeat(
+    improve: Callable[..., Any],
+    is_finished: Callable[[Any, Any], Bool[Array, " docs"]],
+    max_iters: int,
+    data: PyTree,
+    carry: Round,
+) -> Round:
+    """Rounds until no document is active, of a chunk that shrinks."""
+    num_docs = carry[1].shape[0]
+    is_large = data is not None and num_docs >= FEWEST
+    half = num_docs // 2 * is_large
+
+    def has_next(carry: Round) -> Bool[Array, ""]:
+        return (jnp.sum(carry[1]) > half) & (carry[2] < max_iters)
+
+    def iterate(carry: Round) -> Round:
         before, active, iteration = carry
-        new = improve(before)
+        new = improve(before, data)
         finished = is_finished(new, before)
         select = lambda n, b: jnp.where(active[(...,) + (None,) * (n.ndim - 1)], n, b)
         new = jax.tree.map(select, new, before)
         return new, active & ~finished, iteration + 1
 
-    return jax.lax.while_loop(goes_on, iterate, (start, active, 0))[0]
+    def shrink(carry: Round) -> Round:
+        state, active, iteration = carry
+        rows = jnp.argsort(~active)[:half]  # the active ones come first
+        take = lambda tree: jax.tree.map(lambda x: x[rows], tree)
+        remaining = take(state), active[rows], iteration
+        new, active, iteration = _repeat(improve, is_finished, max_iters, take(data), remaining)
+        state = jax.tree.map(lambda x, y: x.at[rows].set(y), state, new)
+        return state, jnp.zeros(num_docs, bool), iteration
+
+    carry = jax.lax.while_loop(has_next, iterate, carry)
+    if not is_large:
+        return carry
+    return jax.lax.cond(_has_next_round(carry, max_iters), shrink, lambda carry: carry, carry)
+
+
+def _has_next_round(carry: Round, max_iters: int) -> Bool[Array, ""]:
+    """True if a document is active, and rounds are left."""
+    return jnp.any(carry[1]) & (carry[2] < max_iters)

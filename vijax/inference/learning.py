@@ -4,6 +4,7 @@ optax optimiser on the objective in free coordinates."""
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -100,5 +101,7 @@ def ascend(
     positives = [name for name in new if point_constraint(spec.model, name) == positive()]
     leaves = [x for name in positives for x in jax.tree.leaves(new[name])]
     underflows = [jnp.any(x < jnp.log(jnp.finfo(x.dtype).tiny)) for x in leaves]
-    too_far = jnp.any(jnp.array(underflows, bool))
+    # No array of them: where there are none, jaxlib 0.11.2 ends the process at an empty constant
+    # inside `jax.shard_map`.
+    too_far = functools.reduce(jnp.logical_or, underflows, jnp.array(False))
     return with_points(spec.model, state.hyper, new), opt_state, too_far

@@ -73,9 +73,12 @@ class MeanField(MixedMembership, OfConditionals):
     def _run_xla(
         self, likelihood: Array, counts: Array, alpha: Array, start: Array
     ) -> tuple[Array]:
-        improve = lambda gamma: ascend(gamma, likelihood, counts, alpha)
+        improve = lambda gamma, data: ascend(gamma, data[0], data[1], alpha)
         identity = lambda gamma: gamma
-        gamma = iterate_by_document(improve, start, identity, counts, self.max_iters, self.tol)
+        data = likelihood, counts
+        gamma = iterate_by_document(
+            improve, start, identity, counts, self.max_iters, self.tol, data
+        )
         return (gamma,)
 
 
@@ -165,12 +168,18 @@ class CVB0(MixedMembership):
     ) -> tuple[Array, Array]:
         first = weigh(likelihood, counts, alpha, start - alpha[None], 0.0)
 
-        def improve(before: _Responsibilities) -> _Responsibilities:
+        def improve(before: _Responsibilities, data: Any) -> _Responsibilities:
             gamma = before.weights * before.scale[:, :, None]
-            return weigh(likelihood, counts, alpha, before.topic_counts, gamma)
+            return weigh(data[0], data[1], alpha, before.topic_counts, gamma)
 
         last = iterate_by_document(
-            improve, first, lambda r: r.topic_counts, counts, self.max_iters, self.tol
+            improve,
+            first,
+            lambda r: r.topic_counts,
+            counts,
+            self.max_iters,
+            self.tol,
+            (likelihood, counts),
         )
         return alpha[None] + last.topic_counts, last.weights * (counts * last.scale)[:, :, None]
 

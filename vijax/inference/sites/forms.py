@@ -279,7 +279,10 @@ class FeatureForm(_WeightForm):
             x = self.features
             if self.is_root:  # earlier rows are zero in the columns i to j
                 x = x[size - j :]
-            lower = lower.at[i:, i:j].add(x[:, i:].T @ (g[-len(x) :, None] * x[:, i:j]))
+            block = x[:, i:].T @ (g[-len(x) :, None] * x[:, i:j])
+            if j - i == size:  # no index: see `vijax.inference.learning.ascend`
+                return lower + block
+            lower = lower.at[i:, i:j].add(block)
         return lower
 
 

@@ -62,8 +62,8 @@ def retract(proposal: Product, q: Product, prior: Product, rho: Float[Array, ""]
     is then skipped and reported."""
     fallback = tree.mix(jnp.minimum(rho, 1.0), q, prior)
     ok = tree.apply(_valid_mask, proposal.in_domain(), proposal)
-    counts = jnp.array([jnp.sum(~mask) for mask in tree.parameters(ok)])
-    retractions = jnp.sum(counts, dtype=jnp.int32)
+    counts = [jnp.sum(~mask, dtype=jnp.int32) for mask in tree.parameters(ok)]
+    retractions = sum(counts, start=jnp.int32(0))
     return Retraction(tree.apply(jnp.where, ok, proposal, fallback), retractions)
 
 

@@ -294,15 +294,19 @@ def _ascend(
     start = None if start is None else jnp.maximum(start.astype(counts.dtype), shared.x[None])
     gamma = estep.mixed_membership(likelihood, counts, shared.x, key, max_tokens, start).gamma
 
-    def improve(words: Float[Array, "D K"]) -> Float[Array, "D K"]:
+    def improve(words: Float[Array, "D K"], data: tuple[Array, Array]) -> Float[Array, "D K"]:
+        likelihood, counts = data
         slope = _slope(shared.log_x, words)
         weights = jnp.exp(slope - jnp.max(slope, axis=1, keepdims=True))
         mixed = jnp.einsum("dnk,dk->dn", likelihood, weights, precision="highest")
         return weights * jnp.einsum("dnk,dn->dk", likelihood, counts / mixed, precision="highest")
 
     first = jnp.maximum(gamma - shared.x[None], 0.0)
-    words = iterate_by_document(improve, first, lambda n: n, counts, estep.max_iters, estep.tol)
-    return _slope(shared.log_x, words), improve(words)
+    data = likelihood, counts
+    words = iterate_by_document(
+        improve, first, lambda n: n, counts, estep.max_iters, estep.tol, data
+    )
+    return _slope(shared.log_x, words), improve(words, data)
 
 
 def _slope(log_x: Float[Array, " K"], n: Float[Array, "D K"]) -> Float[Array, "D K"]:
