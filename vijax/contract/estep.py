@@ -130,8 +130,8 @@ def repeat_by_document(
     """
     first = start, active, jnp.int32(0)
     if data is None:
-        alone = lambda state, _: improve(state)
-        return _repeat(alone, is_finished, max_iters, None, first)[0]
+        improve_state = lambda state, _: improve(state)
+        return _repeat(improve_state, is_finished, max_iters, None, first)[0]
     return _repeat(improve, is_finished, max_iters, data, first)[0]
 
 
