@@ -24,6 +24,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
     "myst_nb",
+    "sphinx_design",
 ]
 exclude_patterns = ["README.md"]
 templates_path = ["_templates"]
