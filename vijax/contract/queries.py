@@ -105,6 +105,7 @@ The answers of a model are
     predict: (fit, inputs, **how) -> predictions at new inputs;
     schema: the `vijax.data.schema.schema.Schema` of the training table, by which later tables are
         read (no function);
+    names: () -> the names of the unknowns in the order in which `Fit.summary` lists them;
     beside: (fit, draws of the free coordinates, key) -> `values` by name, (S, ...), with the `dims`
         and `coords` of their axes: variables of a density that were integrated out. `Fit.to_arviz`
         reads them; they answer no question of a method of `Fit`;

@@ -236,7 +236,9 @@ class Fit(NamedTuple):
             draw = jax.eval_shape(lambda key: self.sample(key, 1), key)
             num_draws = summaries.usual_draws(sum(x.size for x in jax.tree.leaves(draw)))
         require_integers(2, num_draws=num_draws)
-        return summaries.summarise_draws(self.sample(key, num_draws), level)
+        table = summaries.summarise_draws(self.sample(key, num_draws), level)
+        names = self.alg.spec.model.queries.get("names")
+        return table if names is None else table.reorder(names())
 
     def predictive(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -68,6 +68,12 @@ class Summary:
         error = f"means are known to {self.num_draws**-0.5:.2g} of their sds"
         lines.append(f"by {self.num_draws:,} draws of q: {error}")
         return "\n".join(lines)
+
+    def reorder(self, names: Sequence[str]) -> Summary:
+        """The table with its rows in the order of these names; JAX sorts names by their letters."""
+        rows = [self.names.index(name) for name in names]
+        columns = {column: getattr(self, column)[rows] for column in ("mean", "sd", "low", "high")}
+        return dataclasses.replace(self, names=tuple(names), **columns)
 
     def _spreads(self) -> np.ndarray:
         """The spread that the digits of each row resolve: its standard deviation, or half of its

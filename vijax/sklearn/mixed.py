@@ -25,7 +25,6 @@ from vijax.models.formulas.formula import merge, named_columns
 from vijax.models.formulas.glmm import ClassFamily, Family, NumberFamily, glmm
 from vijax.models.formulas.glmm_model import Glmm, Prediction
 from vijax.models.formulas.terms.complete_rows import find_complete_rows
-from vijax.predict.summary import Summary
 from vijax.sklearn.parts.base import VijaxEstimator, estimator, to_key
 from vijax.sklearn.parts.inputs import require_plain
 from vijax.sklearn.parts.rows import weigh_rows
@@ -99,7 +98,7 @@ class _FormulaEstimator(VijaxEstimator):
             )
             options: Any = {"key": self._key, "richer": True, "max_gradients": self.max_gradients}
             self.fit_ = auto(self.model_, self.model_.data, **options)
-            self.summary_ = _reorder(self.fit_.summary(), self.model_.names)
+            self.summary_ = self.fit_.summary()
         self.verdict_ = self.fit_.report.verdict
         if not self.fit_.report.usable:
             warnings.warn(
@@ -328,10 +327,3 @@ def _numbers(y: np.ndarray) -> Float[np.ndarray, " rows"]:
         require(False, "y", "numbers", repr(y[0]), "MixedModelClassifier takes classes.")
     require(np.isfinite(numbers).all(), "y", "finite numbers", "NaN or infinity")
     return numbers
-
-
-def _reorder(table: Summary, names: Sequence[str]) -> Summary:
-    """A table with its rows in the order of these names."""
-    rows = [table.names.index(name) for name in names]
-    columns = {column: getattr(table, column)[rows] for column in ("mean", "sd", "low", "high")}
-    return dataclasses.replace(table, names=tuple(names), **columns)

@@ -253,6 +253,7 @@ def _make_model(
         predict=bare.predict,
         beside=bare.group_effects,
         schema=design.schema,
+        names=lambda: bare.names,
     )
     return dataclasses.replace(bare, queries={**bare.queries, **queries})
 
