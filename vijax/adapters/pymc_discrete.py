@@ -50,7 +50,7 @@ def _load_marginalize(names: str) -> Any:
     except ImportError as error:
         text = (
             f"model: variable {names}: expected a continuous variable, got a discrete one. "
-            "pip install pymc-extras, by which vijax sums it out. Or sum it out by hand: "
+            "install pymc-extras, by which vijax sums it out. Or sum it out by hand: "
             "pymc.Mixture for classes of rows."
         )
         raise ImportError(text) from error

@@ -120,8 +120,9 @@ def find_tables(model: Model, state: Any) -> dict[str, P]:
 
     >>> import vijax as vi
     >>> alg = vi.svi(vi.models.lda(4, 9))
-    >>> find_tables(alg.spec.model, alg.init(jax.random.key(0)))
-    {".posterior['topics'].concentration": PartitionSpec('topics', None)}
+    >>> places = find_tables(alg.spec.model, alg.init(jax.random.key(0)))
+    >>> {name: tuple(place) for name, place in places.items()}
+    {".posterior['topics'].concentration": ('topics', None)}
     """
     sizes = _table_sizes(model)
     tables = {}
