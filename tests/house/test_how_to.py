@@ -60,11 +60,7 @@ for force in forces:
     tracks.append(np.array(x) + 0.1 * rng.normal(size=(len(x), 4)))
     tracks[-1][5, 0] = np.nan
 """,
-    "numpyro": """
-import importlib.util, sys
-if not importlib.util.find_spec("funsor"):
-    sys.exit()  # tests/adapters says that it is not installed
-""",
+    "numpyro": "",
     "topics-with-covariates": """
 import numpy as np
 import pandas

@@ -238,7 +238,9 @@ class Fit(NamedTuple):
         require_integers(2, num_draws=num_draws)
         table = summaries.summarise_draws(self.sample(key, num_draws), level)
         names = self.alg.spec.model.queries.get("names")
-        return table if names is None else table.reorder(names())
+        if names is None:
+            return table
+        return table.reorder(names())
 
     def predictive(
         self,
