@@ -268,6 +268,20 @@ def told(law, batch=False):
     return model
 
 
+def under(**setting):
+    """A mixture whose rows are scaled or masked: the sum over z is of powers."""
+    ((name, value),) = setting.items()
+
+    def model():
+        mean = numpyro.sample("mean", dist.Normal(0, 3))
+        handler = getattr(numpyro.handlers, name)
+        with numpyro.plate("rows", 2), handler(**{name: value}):
+            z = numpyro.sample("z", dist.Bernoulli(0.3))
+            numpyro.sample("y", dist.Normal(mean + 2 * z, 1.0), obs=Y[:2])
+
+    return model
+
+
 @pytest.mark.parametrize(
     ("model", "said"),
     [
@@ -277,13 +291,18 @@ def told(law, batch=False):
             told(lambda rate: dist.Bernoulli(0.5).expand([2, 3]).to_event(1), True),
             r"site 'n': expected values that are numbers, got vectors .*without \.to_event\(\)",
         ),
+        (under(scale=np.array([2.0, 1.0])), "'z' without numpyro.handlers.scale or mask, got one"),
+        (
+            under(mask=np.array([True, False])),
+            "'z' without numpyro.handlers.scale or mask, got one",
+        ),
         (functools.partial(chain, True), "expected steps from the first to the last"),
         (
             told(lambda rate: dist.Binomial(np.array([2, 3]), 0.5)),
             "site 'n': expected the same values in all rows, got those of Binomial",
         ),
     ],
-    ids=["by rows", "unbounded", "vectors", "backwards", "several supports"],
+    ids=["by rows", "unbounded", "vectors", "scaled", "masked", "backwards", "several supports"],
 )
 def test_what_cannot_be_summed_out_is_refused_by_name(model, said):
     with pytest.raises(ValueError, match=said):

@@ -1,5 +1,6 @@
 """`vijax init` chooses targets, groups, times and columns as a person would, and says why."""
 
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 from vijax.app.catalogue import LISTINGS
+from vijax.app.cli import main
 from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import load_config
 from vijax.app.plan.initial import initial_text
@@ -137,3 +139,22 @@ def test_columns_that_lack_most_cells_are_left_out_and_rows_that_lack_few():
     assert load_data(config).train.num_rows == 25
     config, _ = begun("factor_analysis", {"few": few, "most": most, "whole": RNG.normal(size=40)})
     assert (config.data.columns, config.data.missing) == (("few", "most", "whole"), "refuse")
+
+
+def proposed(tmp_path, text):
+    """The settings that `vijax init glmm` writes for a table."""
+    (tmp_path / "t.csv").write_text(text)
+    out = tmp_path / "t.toml"
+    assert main(["init", "glmm", "--data", str(tmp_path / "t.csv"), "--out", str(out)]) == 0
+    return tomllib.loads(out.read_text())["model"]
+
+
+def test_a_response_of_zeros_and_ones_is_modelled_by_its_odds(tmp_path):
+    rows = "".join(f"{i // 6},{20 + 7 * i % 50},{i % 2}\n" for i in range(60))
+    model = proposed(tmp_path, "patient,age,died\n" + rows)
+    assert (model["formula"], model["family"]) == ("died ~ age + (1 | patient)", "bernoulli")
+
+
+def test_a_column_that_numbers_the_rows_of_groups_is_a_term(tmp_path):
+    rows = "".join(f"s{i // 4},{i % 4},{i * i % 7 + 0.5}\n" for i in range(24))
+    assert proposed(tmp_path, "subject,visit,y\n" + rows)["formula"] == "y ~ visit + (1 | subject)"

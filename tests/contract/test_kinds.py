@@ -51,6 +51,7 @@ def test_the_remedy_for_objects_works():
     assert bound({**ROWS, "g": np.asarray(ROWS["g"].astype(object), float)}) == bound(ROWS)
 
 
+@pytest.mark.filterwarnings("ignore:data.*below 0")
 @pytest.mark.parametrize("codes", [ROWS["g"] + 1, ROWS["g"] - 4, (ROWS["g"] + 1).astype(float)])
 def test_an_index_beyond_its_variable_is_refused(codes):
     """JAX takes the nearest entry in silence: two groups would be one."""
@@ -58,5 +59,7 @@ def test_an_index_beyond_its_variable_is_refused(codes):
         bound({**ROWS, "g": codes})
 
 
-def test_an_index_from_the_end_is_one():
-    assert bound({**ROWS, "g": ROWS["g"] - 3}) == bound(ROWS)
+def test_an_index_from_the_end_is_one_and_is_told():
+    """pandas' code of a missing category would be the last one in silence."""
+    with pytest.warns(UserWarning, match=r"data\['g'\]: \d+ indices are below 0.*cat.codes"):
+        assert bound({**ROWS, "g": ROWS["g"] - 3}) == bound(ROWS)

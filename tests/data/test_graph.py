@@ -170,3 +170,13 @@ def test_every_observed_pair_is_in_one_part(directed):
         assert directed or np.array_equal(part.x, part.x.T, equal_nan=True)
     with pytest.raises(ValueError, match=r"data\.held_out: expected a share"):
         split_graph(graph, 1e-9, 0)
+
+
+def test_a_column_called_as_counts_is_told_or_refused(path):
+    """It was dropped, and all counts were ones."""
+    text = "source,target,num_emails\na,b,9\nb,c,7\n"
+    with pytest.raises(ValueError, match=r"column of weights, 'weight', got none .* 'num_emails'"):
+        read(path, text, counts=True)
+    assert read(path, text, counts=True, weight="num_emails").x[0, 1] == 9
+    graph = read(path, "source,target,year\na,b,2009\nb,c,2010\n", counts=True)
+    assert graph.notes == ("Columns that are not read: 'year'. Each row is an edge.",)

@@ -660,8 +660,8 @@ def with_parameters(model: Any, fit: Any, table: Any) -> Any:
 
 FORMULAS_OF_PARAMETERS = {
     "gaussian": ("y ~ x + h + (1 | g)", "sigma ~ x"),
-    "t": ("y ~ x + (1 | g)", "sigma ~ h + (1 | g)"),
-    "lognormal": ("y ~ x + (1 | g) + (1 | h)", "sigma ~ x + (1 | g)"),
+    "t": ("y ~ x + (1 | g)", "sigma ~ x"),
+    "lognormal": ("y ~ x", "sigma ~ x + (1 | g)"),
     "hurdle_poisson": ("y ~ x", "psi ~ x + (1 | g)"),
 }
 """Formulas of a response and of a parameter, by the law."""

@@ -34,6 +34,7 @@ from vijax.data.tables.columns import (
     said_missing,
     words_as_missing,
 )
+from vijax.data.tables.graph import is_name_of_counts
 from vijax.data.tables.order import find_order
 from vijax.data.tables.table import OF_NUMBERS, number_hint
 from vijax.data.tables.table_files import read_columns
@@ -129,6 +130,11 @@ class Column(NamedTuple):
         return begins and len(jumps) <= self.number / 4
 
     @property
+    def numbers_rows_of_groups(self) -> bool:
+        """True for whole numbers that rise by one and restart, as visits of patients."""
+        return self.numbers_rows and self.distinct <= self.number / 2
+
+    @property
     def is_called_an_id(self) -> bool:
         """True if it has many whole numbers and the name of an identifier."""
         return self.distinct > self.number / 2 and bool(set(words_of_name(self.name)) & IDS)
@@ -142,6 +148,8 @@ class Column(NamedTuple):
         return kind != "count" or self.counts
 
     def __str__(self) -> str:
+        if self.numbers_rows_of_groups:
+            return f"{self.name}: numbers the rows of groups"
         if self.identifies:
             return f"{self.name}: identifies the rows"
         missing = ""
@@ -445,8 +453,12 @@ def _look_for_formula(
         return Look(facts, settings)
     kinds = {name: column.kind for name, column in typed_table(raw).columns.items()}
     full = [column for column in table if not column.missing]
-    target, reason_for_target = _target([], full, _kind_of_response(full), data, "glmm")
-    candidates = [c for c in full if c is not target and c.distinct > 1 and not c.identifies]
+    kind_of_response = _kind_of_response(full)
+    target, reason_for_target = _target([], full, kind_of_response, data, "glmm")
+    if kind_of_response == "binary" and "model.family" not in user_settings:
+        settings["model.family"] = "bernoulli"  # of 0 and 1 it would be a normal law
+    is_usable = lambda c: c.distinct > 1 and (not c.identifies or c.numbers_rows_of_groups)
+    candidates = [c for c in full if c is not target and is_usable(c)]
     terms = [_term(column, kinds[column.name]) for column in candidates]
     groups = [column for column in candidates if _names_groups(column, kinds[column.name])]
     effects = [f"(1 | {quote_name(column.name)})" for column in groups]
@@ -475,7 +487,8 @@ def _kind_of_response(table: list[Column]) -> str:
 
 def _term(column: Column, kind: str) -> str:
     """The term of a column in a formula; "" if it has none."""
-    if column.missing or column.distinct < 2 or column.identifies:
+    is_useless = column.identifies and not column.numbers_rows_of_groups
+    if column.missing or column.distinct < 2 or is_useless or _names_groups(column, kind):
         return ""
     if kind in ("number", "truth"):
         return quote_name(column.name)
@@ -487,8 +500,24 @@ def _term(column: Column, kind: str) -> str:
 
 
 def _names_groups(column: Column, kind: str) -> bool:
-    """True for text of many values that recur."""
-    return kind == "label" and MOST_CLASSES < column.distinct <= column.number / 2
+    """True for text of many values that recur, and for text or whole numbers that recur in a column
+    that is called as groups are."""
+    if not 2 < column.distinct <= column.number / 2:
+        return False
+    is_called_a_group = bool(set(words_of_name(column.name)) & GROUPS)
+    if is_called_a_group and (kind == "label" or column.counts):
+        return True
+    return kind == "label" and column.distinct > MOST_CLASSES
+
+
+GROUPS = frozenset(
+    {
+        "subject", "patient", "person", "participant", "respondent", "student", "pupil", "child", "animal", "herd",
+        "school", "classroom", "teacher", "clinic", "hospital", "ward", "site", "center", "centre", "plot", "block",
+        "batch", "rater", "judge", "family", "household", "cluster", "group", "country", "county", "region", "city",
+    }
+)  # fmt: skip
+"""Words that name columns of groups."""
 
 
 TARGETS = frozenset(
@@ -627,19 +656,33 @@ def look_at_graph(data: str, listing: Any, config: Any, said: Mapping[str, Any])
     numbers = [column for column in table if column.values is not None]
     is_square = len(numbers) == table[0].number
     names = {column.name for column in table}
-    if is_square or {config.data.source, config.data.target} <= names:
+    if is_square:
         return Look(facts, {})
+    if {config.data.source, config.data.target} <= names:
+        ends = (config.data.source, config.data.target, config.data.weight)
+        others = [column for column in numbers if column.name not in ends]
+        return Look(facts, _weights_of_edges(others))
     end_columns = [c for c in table if c.values is None or c.counts][:2]
     if len(end_columns) < 2:
         raise ConfigError(
             f"{data}: neither an edge list nor a square matrix: {'; '.join(map(str, table))}"
         )
     settings = {"data.source": end_columns[0].name, "data.target": end_columns[1].name}
-    weights = [c.name for c in numbers if c not in end_columns]
-    if weights:
-        settings["data.weight"] = weights[0]
+    settings |= _weights_of_edges([c for c in numbers if c not in end_columns])
     reasons = {"data.source": "The first two columns that can be names of nodes."}
     return Look(facts, settings, reasons)
+
+
+def _weights_of_edges(columns: list[Column]) -> dict[str, Any]:
+    """The column of weights, by its name, else the first; and a law of counts for counts."""
+    by_name = [column for column in columns if is_name_of_counts(column.name)]
+    if not columns:
+        return {}
+    weight = (by_name or columns)[0]
+    settings: dict[str, Any] = {"data.weight": weight.name}
+    if weight.counts and not weight.binary:
+        settings["model.edges"] = "poisson"
+    return settings
 
 
 # --- documents ------------------------------------------------------------------------------------

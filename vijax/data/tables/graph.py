@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -126,7 +127,7 @@ def _read_edges(
     _check_size(len(names), where)
     place = {name: i for i, name in enumerate(names)}
     rows, columns = (np.array([place[name] for name in end], int) for end in ends)
-    weights = _weights(all_columns, choice, where)
+    weights = _weights(all_columns, choice, where, notes)
     if (loops := rows == columns).any():
         notes.add(f"Edges from a node to itself are left out ({int(loops.sum())} such).")
     is_edge = ~loops
@@ -137,8 +138,20 @@ def _read_edges(
     return names, x if choice.counts else np.minimum(x, 1.0)
 
 
-def _weights(columns: Columns, choice: GraphChoice, where: str) -> Float[np.ndarray, " E"]:
+def _weights(
+    columns: Columns, choice: GraphChoice, where: str, notes: Notes
+) -> Float[np.ndarray, " E"]:
+    """The weights of edges; ones without a column of them. A column that is called as counts are
+    must be told."""
     if choice.weight not in columns:
+        unread = [name for name in columns if name not in (choice.source, choice.target)]
+        by_name = [name for name in unread if is_name_of_counts(name)]
+        if by_name:
+            actual = f"none by this name beside {listed(by_name)}"
+            remedy = f"say data.weight={by_name[0]}, or leave that column out of the file"
+            raise fail(where, f"the column of weights, {choice.weight!r}", actual, remedy)
+        if unread:
+            notes.add(f"Columns that are not read: {listed(unread)}. Each row is an edge.")
         return np.ones(len(columns[choice.source]))
     where = f"{where}, column {choice.weight!r}"
     at = row_name(columns)
@@ -236,6 +249,20 @@ def _check_values(
         expected = "counts 0, 1, 2, ..." if choice.counts else "edges, 0 or 1"
         remedy = "correct them" if choice.counts else 'of counts set model.edges = "poisson"'
         raise fail(where, expected, actual, remedy)
+
+
+WORDS_OF_COUNTS = frozenset(
+    {"weight", "weights", "count", "counts", "n", "num", "number", "freq", "frequency", "times"}
+)
+
+
+def is_name_of_counts(name: str) -> bool:
+    """True for a name that counts have.
+
+    >>> is_name_of_counts("Num_Emails"), is_name_of_counts("year")
+    (True, False)
+    """
+    return bool(WORDS_OF_COUNTS & set(re.findall(r"[a-z]+", name.lower())))
 
 
 def _check_size(number: int, where: str) -> None:

@@ -158,6 +158,14 @@ class LogDensity(FreeVariables):
             for kind, (path, x) in zip(kinds, leaves, strict=True)
             if kind == "index"
         }
+        for name, x in indices.items():
+            if x.size and x.min() < 0:
+                text = (
+                    f"{name}: {int((x < 0).sum()):,} indices are below 0, and so are counted from "
+                    "the end. pandas' cat.codes are -1 for a missing category: leave these rows "
+                    "out."
+                )
+                warnings.warn(text, UserWarning, stacklevel=5)
         if self.is_whole or not indices:
             return
         places = np.unique(np.concatenate([_extreme_rows(x) for x in indices.values()]))

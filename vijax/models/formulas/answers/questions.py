@@ -116,7 +116,12 @@ class Scene:
         """Weights of rows that sum to one in each cell."""
         weights, code = self.grid.weights, self.cells.code
         sums = np.bincount(code, weights, self.cells.num_cells)
-        require(sums > 0, "by", "rows of positive weight in each cell", "none in one of them")
+        empty = np.flatnonzero(~(sums > 0))
+        if len(empty):
+            row = int(np.flatnonzero(code == empty[0])[0])
+            actual = f"none in that of row {row}, nor in {len(empty) - 1} others"
+            remedy = "Leave rows of weight 0 out of newdata, or take a by= of fewer columns."
+            require(False, "by", "rows of positive weight in each cell", actual, remedy)
         return weights / sums[code]
 
     def averages(self, rows: Rows, weights: np.ndarray) -> Float[np.ndarray, "S G K"]:
@@ -296,7 +301,7 @@ def _set_rows(scene: Scene, settings: Settings, i: int) -> Rows:
 def _check_kind(model: Any, kind: str, scale: str) -> None:
     """Raises ValueError for ratios of predictors, and for odds of what is no probability."""
     is_ratio = kind != "difference"
-    remedy = "Ratios are of means: leave scale= out."
+    remedy = "Ratios are of means: leave scale= (--link of the command line) out."
     require(not (is_ratio and scale == "link"), "kind", '"difference" of predictors', kind, remedy)
     has_odds = bool(model.design.levels) or model.law.link == "logit"
     expected = "a comparison of means, which are no probabilities"
