@@ -65,12 +65,12 @@ SAME = 1e-5
 """Log densities are the same up to this share of their size, and of one nat."""
 
 
-def _check_not_scaled(name: str, site: Mapping[str, Any]) -> None:
+def _check_scale(name: str, site: Mapping[str, Any]) -> None:
     """ValueError for a discrete site under `handlers.scale` or `handlers.mask`, whose sum NumPyro
     takes of powers: a row of scale 2 is not the row twice."""
     scale = site.get("scale")
     is_scaled = scale is not None and np.any(np.asarray(scale) != 1)
-    masks = [getattr(law, "_mask", None) for law in _laws_inside(site["fn"])]
+    masks = [getattr(law, "_mask", None) for law in _wrapped_laws(site["fn"])]
     is_masked = any(mask is not None and not np.all(np.asarray(mask)) for mask in masks)
     remedy = (
         "The sum over its values would be one of powers, in which a row of scale 2 is not the row "
@@ -80,7 +80,7 @@ def _check_not_scaled(name: str, site: Mapping[str, Any]) -> None:
     require(not (is_scaled or is_masked), "model", expected, "one under it", remedy)
 
 
-def _laws_inside(law: Any) -> list[Any]:
+def _wrapped_laws(law: Any) -> list[Any]:
     """A law and those that it wraps."""
     laws = [law]
     while (law := getattr(law, "base_dist", None)) is not None:
@@ -111,7 +111,7 @@ class Enumeration(NamedTuple):
         require_funsor(f"model: discrete sites {shorten(names)} are summed out by funsor")
         supports = {name: _read_support(name, sites[name]["fn"]) for name in names}
         for name in names:
-            _check_not_scaled(name, sites[name])
+            _check_scale(name, sites[name])
         for name, support in supports.items():
             _check_values_of_steps(name, sites[name], support)
         events = _event_axes(sites)

@@ -512,9 +512,10 @@ def _names_groups(column: Column, kind: str) -> bool:
 
 GROUPS = frozenset(
     {
-        "subject", "patient", "person", "participant", "respondent", "student", "pupil", "child", "animal", "herd",
-        "school", "classroom", "teacher", "clinic", "hospital", "ward", "site", "center", "centre", "plot", "block",
-        "batch", "rater", "judge", "family", "household", "cluster", "group", "country", "county", "region", "city",
+        "subject", "patient", "person", "participant", "respondent", "student", "pupil", "child",
+        "animal", "herd", "school", "classroom", "teacher", "clinic", "hospital", "ward", "site",
+        "center", "centre", "plot", "block", "batch", "rater", "judge", "family", "household",
+        "cluster", "group", "country", "county", "region", "city",
     }
 )  # fmt: skip
 """Words that name columns of groups."""
@@ -660,8 +661,8 @@ def look_at_graph(data: str, listing: Any, config: Any, said: Mapping[str, Any])
         return Look(facts, {})
     if {config.data.source, config.data.target} <= names:
         ends = (config.data.source, config.data.target, config.data.weight)
-        others = [column for column in numbers if column.name not in ends]
-        return Look(facts, _weights_of_edges(others))
+        candidates = [column for column in numbers if column.name not in ends]
+        return Look(facts, _weights_of_edges(candidates))
     end_columns = [c for c in table if c.values is None or c.counts][:2]
     if len(end_columns) < 2:
         raise ConfigError(
