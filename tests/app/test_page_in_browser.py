@@ -389,7 +389,18 @@ def page_of(folder, shown):
     curves = Curves(epochs, -8 + 0.1 * epochs, epochs, -7 + 0.05 * epochs, np.full(29, 0.02))
     path = folder / "page.html"
     path.write_text(
-        render(Report("A title", "A lead.", {"Rows": "1,000"}, shown, curves, {"config.toml": "a"}))
+        render(
+            Report(
+                "A title",
+                "A lead.",
+                {"Rows": "1,000"},
+                {"Passes": "3"},
+                [("Other rows", "vijax transform runs/a --data FILE --out results.csv")],
+                shown,
+                curves,
+                {"config.toml": "a"},
+            )
+        )
     )
     return path
 
@@ -462,7 +473,7 @@ def test_two_hundred_topics_of_twenty_thousand_words(tmp_path, open_page, capsys
     empty = Curves(*(np.zeros(0) for _ in range(5)))
     begun = time.perf_counter()
     path = tmp_path / "large.html"
-    path.write_text(render(Report("Large", "", {}, [], empty, {}, explored=explored)))
+    path.write_text(render(Report("Large", "", {}, {}, [], [], empty, {}, explored=explored)))
     made = time.perf_counter() - begun
     opened = open_page(path)
     timing = json.loads(

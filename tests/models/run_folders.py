@@ -314,7 +314,7 @@ CASES = [
     RunCase(
         "hpf",
         "hpf",
-        pair(takings, Ratings, "data.min_df=1", "data.max_df=1.0"),
+        pair(takings, Ratings),
         ("model.num_components=2",),
     ),
     # Rows.

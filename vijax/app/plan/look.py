@@ -131,8 +131,10 @@ class Column(NamedTuple):
 
     @property
     def numbers_rows_of_groups(self) -> bool:
-        """True for whole numbers that rise by one and restart, as visits of patients."""
-        return self.numbers_rows and self.distinct <= self.number / 2
+        """True for whole numbers that rise by one and restart, as visits of patients, and are not
+        called a number."""
+        has_name_of_id = bool(set(words_of_name(self.name)) & IDS)
+        return self.numbers_rows and self.distinct <= self.number / 2 and not has_name_of_id
 
     @property
     def is_called_an_id(self) -> bool:

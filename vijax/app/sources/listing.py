@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -108,8 +109,9 @@ class FittedRun(NamedTuple):
     say: Callable[[str], None] = lambda message: None  # prints the progress of long work
 
     def point(self, name: str) -> Any:
-        """A single value of a global: the mode if the algorithm finds a point, else the mean."""
-        return self.fit.estimates[name].mean()
+        """A single value of a global: the mode if the algorithm finds a point, else the mean. JAX
+        computes it, also of a posterior that was read from a file: NumPy may round otherwise."""
+        return jax.tree.map(jnp.asarray, self.fit.estimates[name]).mean()
 
     @property
     def model(self) -> Any:
