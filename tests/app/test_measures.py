@@ -57,8 +57,8 @@ def held_out_table(folder, model, columns, *settings):
     given = ["--set", "fit.evaluate_every=0", "data.held_out=0.5", *settings]
     data = ["--data", str(folder / "rows.csv"), "--out", str(folder / "run")]
     assert main(["fit", model, *data, *given]) == 0
-    (table,) = [b for b in read_run(folder / "run").shown if b.title == TITLE_OF_MEASURES]
-    return {row[0]: row[1:] for row in table.rows}
+    tables = [b for b in read_run(folder / "run").shown if b.title == TITLE_OF_MEASURES]
+    return {row[0]: row[1:] for table in tables for row in table.rows}
 
 
 X = RNG.normal(size=200)
@@ -82,3 +82,11 @@ def test_classes_tell_how_many_are_right(tmp_path):
     assert 0.7 < found["share of rows classified correctly"][0] < 0.95
     assert found["share of rows classified correctly"][1] < 0.65
     assert found["area under the curve (AUC)"] == [pytest.approx(0.9, abs=0.06), 0.5]
+
+
+def test_responses_that_are_seen_in_part_have_no_error(tmp_path):
+    """Predictions are of the response before it is censored."""
+    status = np.where(X > 1, "right", "none")
+    columns = {"x": X, "height": 3 + np.minimum(X, 1.0), "status": status}
+    formula = "model.formula=censored(height, status) ~ x"
+    assert held_out_table(tmp_path, "glmm", columns, formula) == {}

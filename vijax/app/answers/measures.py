@@ -57,7 +57,7 @@ def _held_out_predictions(listing: Listing, run: FittedRun) -> TargetPredictions
     if isinstance(train, Frame):
         return _predict_frame(listing, run)
     results = listing.transform(run, test, lambda number: None)
-    columns = np.ones(len(test.y)), np.ones(len(train.y)), str(train.target)
+    columns = row_weights(test), row_weights(train), str(train.target)
     if train.classes is None:
         return TargetPredictions(
             "real", test.y, np.asarray(results["prediction"]), train.y, *columns
@@ -70,11 +70,13 @@ def _held_out_predictions(listing: Listing, run: FittedRun) -> TargetPredictions
 
 
 def _predict_frame(listing: Listing, run: FittedRun) -> TargetPredictions | None:
-    """The same of a regression by a formula; None for shares of several trials."""
+    """The same of a regression by a formula; None for shares of several trials, and for responses
+    that are censored or truncated: predictions are of the response before that."""
     train, test = run.data.train, run.data.test
     model = make_model(run.settings, train)
     trials = model.design.response_and_trials(test.table)[1]
-    if np.any(np.asarray(trials) != 1):
+    is_seen_in_part = bool({"status", "lowest", "highest"} & model.design.facts.keys())
+    if np.any(np.asarray(trials) != 1) or is_seen_in_part:
         return None
     kind = "real"
     if model.design.levels:
@@ -88,14 +90,16 @@ def _predict_frame(listing: Listing, run: FittedRun) -> TargetPredictions | None
         np.asarray(test.y, float),
         np.asarray(prediction, float),
         np.asarray(train.y, float),
-        _weights(test),
-        _weights(train),
+        row_weights(test),
+        row_weights(train),
         model.design.response,
     )
 
 
-def _weights(frame: Frame) -> Float[np.ndarray, " N"]:
-    return np.ones(len(frame)) if frame.weights is None else np.asarray(frame.weights, float)
+def row_weights(table: Any) -> Float[np.ndarray, " N"]:
+    """The weights by which the rows of a table count; ones where it has none."""
+    weights = table.weights if isinstance(table, Frame) else None
+    return np.ones(len(table.y)) if weights is None else np.asarray(weights, float)
 
 
 # --- measures -------------------------------------------------------------------------------------

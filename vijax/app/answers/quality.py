@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
-from vijax.app.answers.measures import held_out_measures
-from vijax.app.catalogue.glmm import Frame
+from vijax.app.answers.measures import held_out_measures, row_weights
 from vijax.app.drawing import blocks
 from vijax.app.folder.loaded import Run
 from vijax.app.folder.restored import reread_plan
@@ -69,12 +67,6 @@ def _target_alternative(train: Any, test: Any, score: RowScore) -> Plain | None:
     counts = sizes > 0
     sizes = sizes[counts]
     return _from_rows(name, test, sizes * logs[counts], sizes, score)
-
-
-def row_weights(table: Any) -> Float[np.ndarray, " N"]:
-    """The weights by which the rows of a table count; ones where it has none."""
-    weights = table.weights if isinstance(table, Frame) else None
-    return np.ones(len(table.y)) if weights is None else weights
 
 
 def _column_alternative(train: Any, test: Any, score: RowScore) -> Plain | None:

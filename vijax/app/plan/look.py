@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vijax.app.plan.assemble import FULL_DATA
+from vijax.app.plan.column_words import GROUPS, IDS, TARGETS, UNITS, YES
 from vijax.app.settings.sections import read_dialect
 from vijax.app.settings.typed_toml import ConfigError, flatten
 from vijax.app.sources.documents import load_documents
@@ -24,6 +24,7 @@ from vijax.data.reading.checks import DataError, Notes, listed, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import path_kind
 from vijax.data.schema.labels import label_name
+from vijax.data.schema.name_words import words_of_name
 from vijax.data.schema.typed_columns import typed_table
 from vijax.data.tables.columns import (
     Columns,
@@ -166,21 +167,6 @@ class Column(NamedTuple):
         low, high = np.nanmin(self.values), np.nanmax(self.values)
         extent = f"from {low:.4g} to {high:.4g}"
         return f"{self.name}: numbers {extent}, {self.distinct:,} different{missing}"
-
-
-IDS = frozenset(
-    {"id", "ids", "no", "nr", "number", "index", "idx", "rowname", "rownames", "serial", "key", "uuid"}
-)  # fmt: skip
-
-
-def words_of_name(name: str) -> list[str]:
-    """The words of a column's name, in small letters.
-
-    >>> words_of_name("Sample Number"), words_of_name("userId"), words_of_name("is_churned")
-    (['sample', 'number'], ['user', 'id'], ['is', 'churned'])
-    """
-    words = re.findall(r"[A-Z]+(?![a-z])|[^\W\d_A-Z]+|[A-Z][^\W\d_A-Z]+", name)
-    return [word.lower() for word in words]
 
 
 def _are_whole(values: np.ndarray) -> np.ndarray:
@@ -356,15 +342,6 @@ def _held_out_share(table: list[Column], group: Column | None, listing: Any) -> 
     return 0.1 if units >= 10 else -(-100 // units) / 100
 
 
-UNITS = frozenset(
-    {
-        "sequence", "series", "group", "subject", "animal", "patient", "person", "participant", "user", "unit",
-        "device", "sensor", "station", "site", "case", "track", "run", "trial", "session",
-    }
-)  # fmt: skip
-"""Words that name columns of sequences."""
-
-
 def _names_sequences(column: Column, values: np.ndarray) -> bool:
     """True if the rows of each value stand together, and it is text or has an identifier's name."""
     if column.values is not None and not set(words_of_name(column.name)) & (UNITS | IDS):
@@ -479,7 +456,7 @@ def _look_for_formula(
 
 
 def _kind_of_response(table: list[Column]) -> str:
-    """ "binary" if the column that looks most like a response has two values, else "real"."""
+    """The kind of the column that looks most like a response: "binary" or "real"."""
     likeness = {
         kind: max((_likeness(c, table) for c in table if c.suits(kind)), default=-np.inf)
         for kind in ("binary", "real")
@@ -506,37 +483,12 @@ def _names_groups(column: Column, kind: str) -> bool:
     that is called as groups are."""
     if not 2 < column.distinct <= column.number / 2:
         return False
+    if column.numbers_rows_of_groups:
+        return False
     is_called_a_group = bool(set(words_of_name(column.name)) & GROUPS)
     if is_called_a_group and (kind == "label" or column.counts):
         return True
     return kind == "label" and column.distinct > MOST_CLASSES
-
-
-GROUPS = frozenset(
-    {
-        "subject", "patient", "person", "participant", "respondent", "student", "pupil", "child",
-        "animal", "herd", "school", "classroom", "teacher", "clinic", "hospital", "ward", "site",
-        "center", "centre", "plot", "block", "batch", "rater", "judge", "family", "household",
-        "cluster", "group", "country", "county", "region", "city",
-    }
-)  # fmt: skip
-"""Words that name columns of groups."""
-
-
-TARGETS = frozenset(
-    {
-        "target", "label", "labels", "class", "classes", "y", "outcome", "response", "result", "churn", "churned",
-        "default", "defaulted", "survived", "survival", "died", "dead", "death", "diagnosis", "disease", "fraud",
-        "spam", "converted", "conversion", "success", "failure", "event", "subscribed", "attrition", "exited", "left",
-        "admitted", "approved", "readmitted", "recovered", "positive", "improved", "cured",
-        "healed", "relapse", "relapsed", "remission", "responded", "responder", "passed", "won",
-        "clicked", "purchased", "bought", "hired",
-        "infected", "deceased", "mortality", "alive",
-        "price", "sales", "revenue", "demand", "ziel", "klasse", "zielvariable",
-    }
-)  # fmt: skip
-"""Words that name columns to predict."""
-YES = frozenset(["yes", "true", "y", "t", "ja", "oui", "si", "sí", "1", "positive", "pos"])
 
 
 def _target(

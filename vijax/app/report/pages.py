@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import shlex
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -222,7 +223,7 @@ def _next_steps(run: Run) -> list[tuple[str, str]]:
     """What can be done with a run, and the commands."""
     if _unfinished_note(run):
         return []
-    folder = run.folder
+    folder = shlex.quote(str(run.folder))
     listing = run.config.listing
     steps = []
     if listing.transform is not None:
@@ -241,8 +242,9 @@ def _next_steps(run: Run) -> list[tuple[str, str]]:
     sizes = [name for name in SIZES if hasattr(run.config.model, name)]
     if sizes:
         size = getattr(run.config.model, sizes[0])
-        values = ",".join(str(max(1, value)) for value in (size // 2, size, 2 * size))
-        sweep = f"vijax fit {folder / 'config.toml'} --sweep model.{sizes[0]}={values}"
+        values = ",".join(str(value) for value in (size // 2, size, 2 * size) if value)
+        config = shlex.quote(str(run.folder / "config.toml"))
+        sweep = f"vijax fit {config} --sweep model.{sizes[0]}={values}"
         steps.append(("Other sizes, compared", sweep))
     return steps
 

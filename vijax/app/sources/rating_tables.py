@@ -116,7 +116,7 @@ def _refuse_json_lines(section: RatingData, source: Any, roles: Mapping[str, Any
         return
     raise ConfigError(
         f"{source}: expected a table of users and items, got JSON lines with {listed(names, 30)}. "
-        f'Write it as a table: python -c "import pandas; pandas.read_json({path.name!r}, '
+        f'Write it as a table: python -c "import pandas; pandas.read_json({str(source)!r}, '
         "lines=True, dtype=False).to_parquet('ratings.parquet')\""
     )
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from vijax.data.reading.checks import Notes, fail, listed, nearest
+from vijax.data.schema.name_words import COUNTS, words_of_name
 
 NONE = "none"
 """Instead of the name of a column of counts: each row counts once."""
@@ -31,18 +31,6 @@ OF_ITEMS = (
     "video",
 )
 ONE_WORD = {"user": ("uid", "username"), "item": ("iid", "sku", "asin", "isbn")}
-COUNTS = (
-    "count",
-    "counts",
-    "plays",
-    "playcount",
-    "quantity",
-    "qty",
-    "purchases",
-    "clicks",
-    "views",
-    "listens",
-)
 RATINGS = (
     "rating",
     "ratings",
@@ -57,7 +45,6 @@ RATINGS = (
 )
 RATED = ("rating", "ratings", "stars", "star", "score", "scores")
 """Words in a longer header by which a column is one of ratings."""
-WORDS_OF_HEADERS = re.compile(r"[A-Z]+(?![a-z])|[^\W\d_A-Z]+|[A-Z][^\W\d_A-Z]+")
 TIMES = ("timestamp", "time", "date", "datetime", "when", "unixreviewtime")
 TEXTS: tuple[str, ...] = (
     "text",
@@ -175,7 +162,7 @@ def find_rating_columns(names: Iterable[str]) -> list[str]:
 
 
 def _speaks_of_ratings(name: str) -> bool:
-    words = {word.lower() for word in WORDS_OF_HEADERS.findall(name)}
+    words = set(words_of_name(name))
     return bool(words & set(RATED)) and not words & {*TIMES, "id", "ids", "day", "month", "year"}
 
 

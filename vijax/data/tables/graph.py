@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from vijax.data.held_out import held_out_generator
 from vijax.data.reading.checks import Notes, fail, listed
 from vijax.data.schema.labels import label_name
+from vijax.data.schema.name_words import COUNTS, words_of_name
 from vijax.data.tables.columns import (
     Columns,
     as_numbers,
@@ -252,7 +252,7 @@ def _check_values(
 
 
 WORDS_OF_COUNTS = frozenset(
-    {"weight", "weights", "count", "counts", "n", "num", "number", "freq", "frequency", "times"}
+    {"weight", "weights", "n", "num", "number", "freq", "frequency", *COUNTS}
 )
 
 
@@ -262,7 +262,7 @@ def is_name_of_counts(name: str) -> bool:
     >>> is_name_of_counts("Num_Emails"), is_name_of_counts("year")
     (True, False)
     """
-    return bool(WORDS_OF_COUNTS & set(re.findall(r"[a-z]+", name.lower())))
+    return bool(WORDS_OF_COUNTS & set(words_of_name(name)))
 
 
 def _check_size(number: int, where: str) -> None:

@@ -1,19 +1,5 @@
-"""Energies, and the bound of groups that follows from one. `vijax.energy_model` makes them.
-
-For globals beta with priors, and for each group n of observations y_n with locals z_n, let
-
-    log p(y_n, z_n | beta) = E(t(beta), t(z_n), y_n) + log h(z_n),
-
-where E is linear in the statistics of each variable separately. Then the complete conditional of a
-variable is the member of its family whose natural parameter is the *gradient* of the energy in the
-statistics of this variable. All else follows without derivations: coordinate ascent (the gradient
-at mean statistics), Gibbs sampling (the gradient at statistics of draws), the bound, and hence
-every algorithm of `vijax.algorithms` (Blei, Kucukelbir and McAuliffe 2017, eq. 18, 38 and 41;
-Hoffman and Blei 2015, section 2.6).
-
-With locals q(z; l), l = grad_{t(z)} E, the bound is  E(s, mu) + sum_z (A(l) - <l, mu>), log h and
-log g included: at the exact conditional it equals log p(y_n | beta).
-"""
+"""Energies, and the bound of groups of data that follows from one; `energy_model.py`, which makes
+them, has the mathematics."""
 
 from __future__ import annotations
 
