@@ -115,7 +115,8 @@ def build_wheel(tools: Path, sdist: Path, folder: Path, out: Path, with_kernels:
 
 
 def check_sdist(sdist: Path) -> None:
-    """Checks that the source distribution has what building needs, and no notebook's output."""
+    """Checks that the source distribution has what building needs, and nothing that was made in the
+    clone, nor a notebook."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     needed = {"hatch_build.py", "NOTICE", "third_party/xla/xla/ffi/api/ffi.h", "release/make.py"}

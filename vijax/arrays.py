@@ -21,6 +21,8 @@ TIMES = {
     "times of day": "Make them numbers: hours or seconds since midnight.",
 }
 """Columns of times that are no numbers, with what to do."""
+LIBRARIES = ("numpy", "pandas", "polars", "pyarrow")
+"""Libraries whose arrays and columns say of what type they are."""
 
 
 def unmasked(values: Any) -> Any:
@@ -81,9 +83,6 @@ def _time_columns(table: Any) -> list[tuple[str | None, str]]:
         return []
     kinds = [(name, _time_kind(str(dtype).lower())) for name, dtype in _types(table)]
     return [(name, kind) for name, kind in kinds if kind]
-
-
-LIBRARIES = ("numpy", "pandas", "polars", "pyarrow")
 
 
 def _types(table: Any) -> list[tuple[str | None, Any]]:

@@ -152,12 +152,13 @@ def test_columns_and_lists_are_arrays(convert):
         (by_numpy, lambda: (X, X), r"model: .*a function of NumPy .* Use jax\.numpy"),
         (of_table, lambda: (table(),), r"'table' is a DataFrame: give its columns as arrays, tab"),
         (line, lambda: (table()["day"], X), r"argument 'x': expected numbers, got dates\. Make"),
+        (line, lambda: (table()["x"].astype(str), X), r"argument 'x' is a Series: give numbers in"),
         (line, lambda: ([1.0, None, 2.0], X[:3]), r"'x': expected numbers, got a list with None"),
         (faces, lambda: (np.array([0, 1, 2, -1]),), r"Bernoulli.*, got 2 in rows 2, 3, .*\(2 such"),
         (counts, lambda: (np.array([1.5, 2.0]),), r"support of Poisson, .*, got 1\.5 in row 0"),
         (of_groups, lambda: (np.array([1, 2]), X[:2]), r"model: expected indices .*index 2 is out"),
     ],
-    ids=["numpy", "table", "dates", "None", "Bernoulli", "fraction", "index"],
+    ids=["numpy", "table", "dates", "digits", "None", "Bernoulli", "fraction", "index"],
 )
 def test_what_a_model_cannot_take_is_named(model, args, said):
     with pytest.raises(ValueError, match=said):

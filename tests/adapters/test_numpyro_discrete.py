@@ -352,5 +352,7 @@ def test_discrete_unknowns_alone_have_exact_probabilities():
     np.testing.assert_allclose(probabilities["a"], a / a.sum(), rtol=1e-5)
     b = np.einsum("a,anb->nb", a / a.sum(), joint / joint.sum(-1, keepdims=True))
     np.testing.assert_allclose(probabilities["b"], b, rtol=1e-5)
+    with pytest.raises(ValueError, match=r"observed site 'y': expected numbers"):
+        vi.adapters.discrete_probabilities(story, np.where(Y > 2, np.nan, Y))
     with pytest.raises(ValueError, match=r"discrete unknowns alone, got continuous ones, \['share"):
         vi.adapters.discrete_probabilities(mixture)

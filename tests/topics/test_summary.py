@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import jensenshannon, pdist, squareform
 
+from vijax.families import Dirichlet
 from vijax.topics.summary import (
     Document,
     layout,
@@ -12,6 +13,7 @@ from vijax.topics.summary import (
     topics_text,
     typical_rows,
 )
+from vijax.topics.top_words import _find_top, top_words
 
 
 def test_topics_are_sorted_by_size_and_words_by_probability():
@@ -55,3 +57,13 @@ def test_typical_documents_have_most_of_the_topic_and_are_not_tiny():
     proportions = np.array([[0.9, 0.1], [0.99, 0.01], [0.2, 0.8], [0.5, 0.5]])
     lengths = np.array([100.0, 3.0, 80.0, 120.0])
     assert typical_rows(proportions, lengths, per_topic=2) == [[0, 3], [2, 3]]
+
+
+def test_words_of_topics_are_sorted_by_one_program():
+    topics = Dirichlet.from_concentration(np.array([[1.0, 2.0, 1.5], [30.0, 10.0, 20.0]]))
+    top_words(topics, 2)
+    count = _find_top._cache_size()
+    ids, probabilities = top_words(topics, 2)
+    assert _find_top._cache_size() == count
+    np.testing.assert_array_equal(ids, [[1, 2], [0, 2]])
+    np.testing.assert_allclose(probabilities, [[2 / 4.5, 1.5 / 4.5], [0.5, 1 / 3]], rtol=1e-6)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import vijax as vi
 from vijax.contract.variables import Variables
@@ -79,9 +80,12 @@ def test_words_name_no_more_variables_than_can_be_read():
 
 def test_what_one_of_many_may_be_off_is_a_number():
     """All of a gap of .28 nats in one variable: a mean that is off by .75 sd, or an sd by a factor
-    of 1.7."""
+    of 1.9, by quadrature of the divergence."""
+    x = np.linspace(-10, 10, 2001)
+    q, p = stats.norm.pdf(x), stats.norm(scale=1.9).logpdf(x)
+    assert np.trapezoid(q * (np.log(q) - p), x) == pytest.approx(0.28, abs=0.01)
     variables = Variables.from_tree({"a": vi.free(60)})
     said = GOOD._replace(gap=0.28)
     words = words_of_steps.verdict(said, "finished", None, variables, False)
     assert "means are right to 0.10 sd over all variables" in words
-    assert "those of one may be off by 0.7 sd, and its sd by a factor of 1.7" in words
+    assert "those of one may be off by 0.7 sd, and its sd by a factor of 1.9" in words

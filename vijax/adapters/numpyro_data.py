@@ -92,10 +92,12 @@ def _is_column(x: Any) -> bool:
 
 
 def _read_column(x: Any, name: str) -> Any:
-    """A column as an array; text and categories as they are."""
+    """A column as an array; text and categories as they are, also text of digits."""
     column = to_array(x, name)
     if column.dtype.kind != "O":
         return column
+    if any(isinstance(entry, str) for entry in column):
+        return x
     try:
         return np.asarray([np.nan if _is_gap(entry) else float(entry) for entry in column])
     except (TypeError, ValueError):

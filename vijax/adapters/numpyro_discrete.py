@@ -50,8 +50,6 @@ NUM_RANDOM = 4
 """Random sets of values that show what depends on discrete sites."""
 NUM_DRAWS = 256
 """Draws of q over which probabilities are averaged."""
-SAME_IN_FLOAT32 = 2e-3
-"""The same in float32."""
 SURE = 1e-6
 """Largest probability of all other values where a sum is compared."""
 SUM = "a sum over their values"
@@ -63,6 +61,9 @@ BY_ROWS = (
 )
 SAME = 1e-5
 """Log densities are the same up to this share of their size, and of one nat."""
+SAME_IN_FLOAT32 = 2e-3
+"""The same in float32."""
+BY_HAND = "Sum it out by hand, and add the result by numpyro.factor."
 
 
 def _check_scale(name: str, site: Mapping[str, Any]) -> None:
@@ -150,7 +151,7 @@ class Enumeration(NamedTuple):
         continuous unknowns and the data: slopes in the log weights."""
         zeros = {name: jnp.zeros(shape) for name, shape in self.shapes.items()}
         log_density, slopes = jax.value_and_grad(self.log_density, argnums=1)(values, zeros)
-        # Of a site whose density is scaled, slopes sum to the scale.
+        # They sum to one but for rounding, which is divided out.
         sums = {name: jnp.sum(slope, -1, keepdims=True) for name, slope in slopes.items()}
         return log_density, {name: slope / sums[name] for name, slope in slopes.items()}
 
@@ -211,7 +212,8 @@ class Enumeration(NamedTuple):
             require(is_same, argument, SUM, actual, BY_ROWS)
         if not comparisons:
             text = f"{argument}: their sum could not be compared with the density of the model."
-            warnings.warn(text, UserWarning, stacklevel=4)
+            remedy = "Compare a fit of a few rows with one whose sum you write by numpyro.factor."
+            warnings.warn(f"{text} {remedy}", UserWarning, stacklevel=4)
 
     def _compare(self, values: Values) -> list[tuple[float, float]]:
         """The sums where all weight is on one value of the discrete sites, and the densities of the
@@ -322,13 +324,13 @@ def _has_all_weight(slopes: Weights, places: Mapping[str, np.ndarray]) -> bool:
 def _read_support(name: str, fn: Any) -> np.ndarray:
     """The values of a discrete site; ValueError if they are none, or too many."""
     argument = f"model: discrete site {name!r}"
-    actual = f"those of {base_law(fn)}"
-    by_hand = "Sum it out by hand, and add the result by numpyro.factor."
+    law = base_law(fn)
     is_vector = fn.event_dim > 0
-    remedy = f"Put its entries into numpyro.plate, without .to_event(). {by_hand}"
-    require(not is_vector, argument, "values that are numbers", f"vectors {actual[6:]}", remedy)
+    remedy = f"Put its entries into numpyro.plate, without .to_event(). {BY_HAND}"
+    require(not is_vector, argument, "values that are numbers", f"vectors of {law}", remedy)
+    actual = f"those of {law}"
     remedy = (
-        f"{by_hand} Where large values have no weight, take numpyro's Categorical over 0, 1, ..., "
+        f"{BY_HAND} Where large values have no weight, take numpyro's Categorical over 0, 1, ..., "
         "with probabilities that end there."
     )
     require(fn.has_enumerate_support, argument, "finitely many values", actual, remedy)
@@ -336,13 +338,13 @@ def _read_support(name: str, fn: Any) -> np.ndarray:
         support = np.asarray(fn.enumerate_support(expand=False)).reshape(-1)
     except (NotImplementedError, ValueError) as error:
         actual = f"{actual} ({error})"
-        require(False, argument, "the same values in all rows", actual, by_hand)
+        require(False, argument, "the same values in all rows", actual, BY_HAND)
     require(
         len(support) <= MOST_VALUES,
         argument,
         f"at most {MOST_VALUES} values",
         len(support),
-        by_hand,
+        BY_HAND,
     )
     return support
 

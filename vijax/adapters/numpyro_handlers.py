@@ -23,8 +23,7 @@ def require_funsor(purpose: str = "discrete sites are summed out by funsor") -> 
         require_extra("funsor", "numpyro")
         return require_extra("numpyro.contrib.funsor", "numpyro")
     except ImportError as error:
-        remedy = 'pip install "vijax-vi[numpyro]" brings it, pip install funsor too'
-        raise ImportError(f"{purpose}, which is not installed: {remedy}") from error
+        raise ImportError(f"{purpose}: {error}") from error
 
 
 class Axes(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -99,21 +99,9 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     require(callable(model), "model", "a function that calls numpyro.sample", type(model).__name__)
     args, kwargs = read_arguments(model, args, kwargs)
     recipe = (model, args, kwargs)
-    missing = missing_arguments(model, args, kwargs)
     odd = odd_arguments(model, args, kwargs)
-    model = snapshot(model)
-    bound = _bind(model, args, kwargs)
-    try:
-        with blame_arguments(odd):
-            runs = [run(bound, jax.random.key(i)) for i in range(RUNS)]
-    except ValueError as error:
-        require_run(error, missing)
-        raise
-    for sites in runs:
-        check_kinds(sites)
-        check_missing_as_unknown(sites)
-    with blame_arguments(odd):
-        check_observations(runs, missing)
+    bound = _bind(snapshot(model), args, kwargs)
+    runs = _run_checked(bound, odd, missing_arguments(model, args, kwargs))
     _check_some_continuous(runs[0])
     variables = free_variables("model", [continuous(sites) for sites in runs])
     values = {name: runs[0][name]["value"] for name in variables}
@@ -147,6 +135,33 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     return by_value.pickle_as_call(new_model, _from_recipe, *recipe)
 
 
+def _run_checked(
+    bound: Callable[[], Any], odd: Sequence[str], missing: Sequence[str]
+) -> list[Sites]:
+    """The sites of a model with its arguments in several runs.
+
+    Args:
+      bound: the model with its arguments.
+      odd: sentences on arguments that JAX does not take.
+      missing: sentences on arguments with missing values.
+
+    Raises:
+      ValueError: it does not run; a site is in no density; observations are missing or impossible.
+    """
+    try:
+        with blame_arguments(odd):
+            runs = [run(bound, jax.random.key(i)) for i in range(RUNS)]
+    except ValueError as error:
+        require_run(error, missing)
+        raise
+    for sites in runs:
+        check_kinds(sites)
+        check_missing_as_unknown(sites)
+    with blame_arguments(odd):
+        check_observations(runs, missing)
+    return runs
+
+
 def _from_recipe(model: Callable[..., Any], args: Any, kwargs: Any) -> Model:
     """The model of `from_numpyro`, made again from a pickle."""
     return from_numpyro(model, *args, **kwargs)
@@ -163,7 +178,8 @@ def discrete_probabilities(
     model: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> dict[str, np.ndarray]:
     """The exact posterior probabilities of the discrete sites of a NumPyro model in which nothing
-    else is unknown: by name, the values of a site along the last axis.
+    else is unknown: by name, the values of a site along the last axis. The model, its arguments and
+    errors are as for `from_numpyro`.
 
     >>> import pytest
     >>> numpyro = pytest.importorskip("numpyro")
@@ -177,7 +193,8 @@ def discrete_probabilities(
     require(callable(model), "model", "a function that calls numpyro.sample", type(model).__name__)
     args, kwargs = read_arguments(model, args, kwargs)
     bound = _bind(model, args, kwargs)
-    sites = run(bound, jax.random.key(0))
+    odd = odd_arguments(model, args, kwargs)
+    sites, *_ = _run_checked(bound, odd, missing_arguments(model, args, kwargs))
     names = list(continuous(sites))
     remedy = "vijax.auto(vijax.from_numpyro(model, *args), key=key) fits it."
     require(not names, "model", "discrete unknowns alone", f"continuous ones, {names}", remedy)

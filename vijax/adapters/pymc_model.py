@@ -77,7 +77,7 @@ def from_pymc(model: Any) -> Model:
     batched = [y for y in model.observed_RVs if minibatches([model.rvs_to_values[y]])]
     unbatched = [y for y in model.basic_RVs if y not in batched]
     places = _to_list(inputs, start)
-    joint = compile_density(inputs, model.logp(vars=[*unbatched, *model.potentials]), start=places)
+    joint = compile_density(inputs, model.logp(vars=[*unbatched, *model.potentials]), places)
     log_joint = lambda values: joint(*_to_list(inputs, values))
     prior = compile_graph(inputs, [model.logp(vars=model.free_RVs)])
     log_prior = lambda values: prior(*_to_list(inputs, values))[0]
@@ -203,7 +203,7 @@ def _row_likelihood(
     rows = [tensor.tensor(dtype=x.type.dtype, shape=(1, *x.type.shape[1:])) for x in batches]
     terms = replace(terms, dict(zip(batches, rows, strict=True)), rebuild_strict=False)
     first_rows = [x[:1] for x in data]
-    program = compile_density(inputs, sum(terms), rows, [*places, *first_rows])
+    program = compile_density(inputs, sum(terms), [*places, *first_rows], rows)
 
     def log_lik(values: Values, row: Any) -> Any:
         batch = [jnp.asarray(x)[None] for x in row]

@@ -52,7 +52,7 @@ def compile_graph(inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[...
 
 
 def compile_density(
-    inputs: Sequence[Any], output: Any, rows: Sequence[Any] = (), start: Sequence[Any] = ()
+    inputs: Sequence[Any], output: Any, start: Sequence[Any], rows: Sequence[Any] = ()
 ) -> Callable[..., Any]:
     """A log density as a function of JAX arrays, with PyTensor's own gradient in the inputs if it
     can be translated: JAX's gradient of the translation may be NaN where branches are.
@@ -60,17 +60,17 @@ def compile_density(
     Args:
       inputs: the variables.
       output: the graph of the log density.
-      rows: further inputs, in which no gradient is needed.
       start: values of all inputs, at which the gradient is tried.
+      rows: further inputs, in which no gradient is needed.
     """
     plain = compile_graph([*inputs, *rows], [output])
     density = lambda *values: plain(*values)[0]
+    count = len(inputs)
     try:
         (graph,) = _with_constants([output])
         grad = require_extra("pytensor.gradient", "pymc").grad
         slopes = grad(graph, list(inputs), disconnected_inputs="ignore")
         program = compile_graph([*inputs, *rows], [graph, *slopes])
-        count = len(inputs)
         arrays = [jnp.asarray(x) for x in start]
         by_pytensor = quick_jit(program)(*arrays)[1:]
     except Exception:  # an operation without a gradient, or whose gradient JAX lacks

@@ -32,10 +32,7 @@ def store_tables(folder: Path, tree: Any) -> Any:
 
     def make_folder() -> None:
         if is_first:  # the other processes write into a folder that they see, and make none
-            own_folder(folder.parent)
-            # The file of this step that an earlier run left, and could not be read
-            folder.with_suffix(".npz").unlink(missing_ok=True)
-            own_folder(folder)
+            _make_folder(folder)
 
     def write_own() -> None:
         for rows, table in tables.values():
@@ -63,8 +60,7 @@ def store_parts(folder: Path, tree: Any) -> Any:
     leaves, structure = jax.tree.flatten(tree)
     if not any(map(is_split, leaves)):
         return tree
-    own_folder(folder.parent)
-    own_folder(folder)
+    _make_folder(folder)
     stored = list(leaves)
     for i, x in enumerate(leaves):
         if is_split(x):
@@ -72,6 +68,14 @@ def store_parts(folder: Path, tree: Any) -> Any:
             stored[i] = _table(folder, i, rows)
             _write_own(rows, stored[i])
     return jax.tree.unflatten(structure, stored)
+
+
+def _make_folder(folder: Path) -> None:
+    """Makes the folder of a step, without the file of this step that an earlier run left: it would
+    be of other tables."""
+    own_folder(folder.parent)
+    folder.with_suffix(".npz").unlink(missing_ok=True)
+    own_folder(folder)
 
 
 def is_split(x: Any) -> bool:

@@ -39,18 +39,31 @@ def top_words(
     remedy = "Give fit.posterior['topics']."
     require(is_law, "topics", "Dirichlets over words", type(topics).__name__, remedy)
     concentration = jax.numpy.atleast_2d(topics.concentration)
-    find = functools.partial(_find_top, min(num_words, concentration.shape[-1]))
     place = concentration.sharding
-    if isinstance(place, NamedSharding) and any(place.spec):  # XLA would gather it to sort it
-        split = P(place.spec[0])
-        find = jax.shard_map(
-            find, mesh=place.mesh, in_specs=split, out_specs=(split, split), check_vma=False
-        )
-    ids, probabilities = jax.jit(find)(concentration)
+    is_split = isinstance(place, NamedSharding) and any(place.spec)
+    ids, probabilities = _find_top(
+        concentration, min(num_words, concentration.shape[-1]), place if is_split else None
+    )
     return np.asarray(ids), np.asarray(probabilities)
 
 
-def _find_top(num_words: int, concentration: Float[Array, "K V"]) -> tuple[Array, Array]:
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _find_top(
+    concentration: Float[Array, "K V"], num_words: int, place: NamedSharding | None
+) -> tuple[Array, Array]:
+    """Ids and probabilities of the largest components; where they are split, each device sorts its
+    own, since XLA would gather all."""
+    find = functools.partial(_sort, num_words)
+    if place is None:
+        return find(concentration)
+    split = P(place.spec[0])
+    by_part = jax.shard_map(
+        find, mesh=place.mesh, in_specs=split, out_specs=(split, split), check_vma=False
+    )
+    return by_part(concentration)
+
+
+def _sort(num_words: int, concentration: Float[Array, "K V"]) -> tuple[Array, Array]:
     """Ids and probabilities of the largest components."""
     largest, ids = jax.lax.top_k(concentration, num_words)
     return ids, largest / jax.numpy.sum(concentration, axis=1, keepdims=True)

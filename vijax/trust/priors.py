@@ -190,7 +190,8 @@ def prior_influence(fit: Any, *, key: PRNGKeyArray, num_draws: int = 4000) -> Pr
     """
     model = getattr(fit.alg.spec.model.queries.get("predict"), "__self__", None)
     is_regression = isinstance(model, Glmm)
-    require(is_regression, "fit", "a fit of vijax.glmm", type(fit.alg.spec.model).__name__)
+    remedy = "Fit another model again with a wider prior, and compare."
+    require(is_regression, "fit", "a fit of vijax.glmm", "one of another model", remedy)
     assert isinstance(model, Glmm)
     draws = model.draw_unknowns(fit, key, num_draws)
     return influence_of_priors(model.priors, model.prior_arguments(draws))

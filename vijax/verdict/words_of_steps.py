@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import lambertw
 
 from vijax.contract.variables import Variables
 from vijax.families import Normal
@@ -161,10 +162,10 @@ def _shape_sentences(judgement: Any, q: Any, variables: Variables) -> list[str]:
     use = "means and sds can be used"
     if not is_close:
         typical = np.sqrt(2 * judgement.gap / variables.dim)
-        # All of the gap may be in one variable: d^2 / 2 nats in its mean, or (log ratio)^2 in its
-        # sd.
+        # All of the gap may be in one variable: d^2 / 2 nats in its mean, or log r + (r^-2 - 1) / 2
+        # in an sd that should be r times as large.
         worst = np.sqrt(2 * judgement.gap)
-        factor = np.exp(np.sqrt(judgement.gap))
+        factor = (-lambertw(-np.exp(-1 - 2 * judgement.gap)).real) ** -0.5
         use = (
             f"means are right to {typical:.2f} sd over all variables; those of one may be off by "
             f"{worst:.1f} sd, and its sd by a factor of {factor:.1f}"
