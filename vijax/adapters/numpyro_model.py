@@ -101,7 +101,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     recipe = (model, args, kwargs)
     odd = odd_arguments(model, args, kwargs)
     bound = _bind(snapshot(model), args, kwargs)
-    runs = _run_checked(bound, odd, missing_arguments(model, args, kwargs))
+    runs = _run_and_check(bound, odd, missing_arguments(model, args, kwargs))
     _check_some_continuous(runs[0])
     variables = free_variables("model", [continuous(sites) for sites in runs])
     values = {name: runs[0][name]["value"] for name in variables}
@@ -135,7 +135,7 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     return by_value.pickle_as_call(new_model, _from_recipe, *recipe)
 
 
-def _run_checked(
+def _run_and_check(
     bound: Callable[[], Any], odd: Sequence[str], missing: Sequence[str]
 ) -> list[Sites]:
     """The sites of a model with its arguments in several runs.
@@ -194,7 +194,7 @@ def discrete_probabilities(
     args, kwargs = read_arguments(model, args, kwargs)
     bound = _bind(model, args, kwargs)
     odd = odd_arguments(model, args, kwargs)
-    sites, *_ = _run_checked(bound, odd, missing_arguments(model, args, kwargs))
+    sites, *_ = _run_and_check(bound, odd, missing_arguments(model, args, kwargs))
     names = list(continuous(sites))
     remedy = "vijax.auto(vijax.from_numpyro(model, *args), key=key) fits it."
     require(not names, "model", "discrete unknowns alone", f"continuous ones, {names}", remedy)

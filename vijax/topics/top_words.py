@@ -40,30 +40,33 @@ def top_words(
     require(is_law, "topics", "Dirichlets over words", type(topics).__name__, remedy)
     concentration = jax.numpy.atleast_2d(topics.concentration)
     place = concentration.sharding
-    is_split = isinstance(place, NamedSharding) and any(place.spec)
-    ids, probabilities = _find_top(
-        concentration, min(num_words, concentration.shape[-1]), place if is_split else None
-    )
+    count = min(num_words, concentration.shape[-1])
+    if isinstance(place, NamedSharding) and any(place.spec):
+        ids, probabilities = _find_top_by_part(concentration, count, place)
+    else:
+        ids, probabilities = _find_top(concentration, count)
     return np.asarray(ids), np.asarray(probabilities)
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
-def _find_top(
-    concentration: Float[Array, "K V"], num_words: int, place: NamedSharding | None
+def _find_top_by_part(
+    concentration: Float[Array, "K V"], num_words: int, place: NamedSharding
 ) -> tuple[Array, Array]:
-    """Ids and probabilities of the largest components; where they are split, each device sorts its
-    own, since XLA would gather all."""
-    find = functools.partial(_sort, num_words)
-    if place is None:
-        return find(concentration)
+    """`_find_top` of topics that are split: each device sorts its own, since XLA would gather
+    all."""
     split = P(place.spec[0])
-    by_part = jax.shard_map(
-        find, mesh=place.mesh, in_specs=split, out_specs=(split, split), check_vma=False
+    find = jax.shard_map(
+        lambda part: _find_top(part, num_words),
+        mesh=place.mesh,
+        in_specs=split,
+        out_specs=(split, split),
+        check_vma=False,
     )
-    return by_part(concentration)
+    return find(concentration)
 
 
-def _sort(num_words: int, concentration: Float[Array, "K V"]) -> tuple[Array, Array]:
+@functools.partial(jax.jit, static_argnums=1)
+def _find_top(concentration: Float[Array, "K V"], num_words: int) -> tuple[Array, Array]:
     """Ids and probabilities of the largest components."""
     largest, ids = jax.lax.top_k(concentration, num_words)
     return ids, largest / jax.numpy.sum(concentration, axis=1, keepdims=True)
