@@ -78,7 +78,7 @@ def sent(program):
 
 
 def is_table(words):
-    """Whether a shape has all topics and all words, of the vocabulary or of the batch."""
+    """A test of shapes: all topics and all words, of the vocabulary or of the batch."""
     sizes = {V, words, words + 1}
     return lambda shape: K in shape and bool(sizes & set(shape))
 

@@ -282,6 +282,18 @@ def under(**setting):
     return model
 
 
+def scale_in_steps():
+    """A chain of which each step has a scale by data."""
+
+    def step(state, y):
+        with numpyro.handlers.scale(scale=jnp.abs(y)):
+            state = numpyro.sample("z", dist.Bernoulli(0.2))
+        return state, None
+
+    numpyro.sample("mean", dist.Normal(0, 1))
+    scan(step, 0, Y)
+
+
 @pytest.mark.parametrize(
     ("model", "said"),
     [
@@ -296,13 +308,23 @@ def under(**setting):
             under(mask=np.array([True, False])),
             "'z' without numpyro.handlers.scale or mask, got one",
         ),
+        (scale_in_steps, "'z' without numpyro.handlers.scale or mask, got one under it"),
         (functools.partial(chain, True), "expected steps from the first to the last"),
         (
             told(lambda rate: dist.Binomial(np.array([2, 3]), 0.5)),
             "site 'n': expected the same values in all rows, got those of Binomial",
         ),
     ],
-    ids=["by rows", "unbounded", "vectors", "scaled", "masked", "backwards", "several supports"],
+    ids=[
+        "by rows",
+        "unbounded",
+        "vectors",
+        "scaled",
+        "masked",
+        "scaled steps",
+        "backwards",
+        "several supports",
+    ],
 )
 def test_what_cannot_be_summed_out_is_refused_by_name(model, said):
     with pytest.raises(ValueError, match=said):

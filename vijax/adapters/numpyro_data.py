@@ -225,9 +225,15 @@ def _any_of_event(x: np.ndarray, like: np.ndarray) -> np.ndarray:
 
 def base_law(fn: Any) -> str:
     """The name of the distribution inside all wrappers."""
-    while hasattr(fn, "base_dist"):
-        fn = fn.base_dist
-    return type(fn).__name__
+    return type(wrapped_laws(fn)[-1]).__name__
+
+
+def wrapped_laws(fn: Any) -> list[Any]:
+    """A distribution and those that it wraps, one inside the other."""
+    laws = [fn]
+    while (fn := getattr(fn, "base_dist", None)) is not None:
+        laws.append(fn)
+    return laws
 
 
 def _first(value: np.ndarray, places: np.ndarray) -> Any:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from vijax.adapters.numpyro_data import base_law
+from vijax.adapters.numpyro_data import base_law, wrapped_laws
 from vijax.adapters.numpyro_handlers import (
     Axes,
     BackwardsError,
@@ -64,29 +64,6 @@ SAME = 1e-5
 SAME_IN_FLOAT32 = 2e-3
 """The same in float32."""
 BY_HAND = "Sum it out by hand, and add the result by numpyro.factor."
-
-
-def _check_scale(name: str, site: Mapping[str, Any]) -> None:
-    """ValueError for a discrete site under `handlers.scale` or `handlers.mask`, whose sum NumPyro
-    takes of powers: a row of scale 2 is not the row twice."""
-    scale = site.get("scale")
-    is_scaled = scale is not None and np.any(np.asarray(scale) != 1)
-    masks = [getattr(law, "_mask", None) for law in _wrapped_laws(site["fn"])]
-    is_masked = any(mask is not None and not np.all(np.asarray(mask)) for mask in masks)
-    remedy = (
-        "The sum over its values would be one of powers, in which a row of scale 2 is not the row "
-        "twice. Repeat rows, or leave them out; or sum the site out by hand, with numpyro.factor."
-    )
-    expected = f"discrete site {name!r} without numpyro.handlers.scale or mask"
-    require(not (is_scaled or is_masked), "model", expected, "one under it", remedy)
-
-
-def _wrapped_laws(law: Any) -> list[Any]:
-    """A law and those that it wraps."""
-    laws = [law]
-    while (law := getattr(law, "base_dist", None)) is not None:
-        laws.append(law)
-    return laws
 
 
 class Enumeration(NamedTuple):
@@ -347,6 +324,23 @@ def _read_support(name: str, fn: Any) -> np.ndarray:
         BY_HAND,
     )
     return support
+
+
+def _check_scale(name: str, site: Mapping[str, Any]) -> None:
+    """Raises ValueError for a discrete site under `handlers.scale` or `handlers.mask`, whose sum
+    NumPyro takes of powers: a row of scale 2 is not the row twice."""
+    scale = site.get("scale")
+    # In a step of a scan a scale by data is unknown: NumPyro leaves JAX's tracer of it.
+    is_traced = isinstance(scale, jax.core.Tracer)
+    is_scaled = scale is not None and (is_traced or np.any(np.asarray(scale) != 1))
+    masks = [getattr(law, "_mask", None) for law in wrapped_laws(site["fn"])]
+    is_masked = any(mask is not None and not np.all(np.asarray(mask)) for mask in masks)
+    remedy = (
+        "The sum over its values would be one of powers, in which a row of scale 2 is not the row "
+        "twice. Repeat rows, or leave them out; or sum the site out by hand, with numpyro.factor."
+    )
+    expected = f"discrete site {name!r} without numpyro.handlers.scale or mask"
+    require(not (is_scaled or is_masked), "model", expected, "one under it", remedy)
 
 
 def _check_values_of_steps(name: str, site: Mapping[str, Any], support: np.ndarray) -> None:

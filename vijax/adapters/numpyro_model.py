@@ -79,8 +79,8 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
         index beyond an array; a table or dates among the arguments; data that are missing, or
         outside of the support of their site; `obs_mask`; a plate takes a subsample; a site is a
         `numpyro.param`; a support is none of vijax's, or changes with other sites' values; a
-        discrete site has too many values, batches without plates, or is used in such a way that its
-        sum is another density than the model's.
+        discrete site has too many values, batches without plates, a scale or a mask, or is used in
+        such a way that its sum is another density than the model's.
       ImportError: NumPyro is not installed; for discrete sites, funsor.
 
     A normal mean and four observations (Phan, Pradhan and Jankowiak 2019 describe the library):

@@ -53,7 +53,8 @@ def mesh(num_devices: int | None = None, *, data: int | None = None, topics: int
     if topics == 1:
         return Mesh(np.array(devices), (DATA,), axis_types=(AxisType.Auto,))
     expected = "a divisor of the number of devices"
-    require(count % topics == 0, "topics", expected, f"{topics} of {count}")
+    remedy = f"Give both numbers of parts: vijax.scale.mesh(data=1, topics={topics})."
+    require(count % topics == 0, "topics", expected, f"{topics} of {count}", remedy)
     return _with_topics(np.array(devices).reshape(-1, topics), DATA)
 
 

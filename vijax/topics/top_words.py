@@ -69,4 +69,4 @@ def _find_top_by_part(
 def _find_top(concentration: Float[Array, "K V"], num_words: int) -> tuple[Array, Array]:
     """Ids and probabilities of the largest components."""
     largest, ids = jax.lax.top_k(concentration, num_words)
-    return ids, largest / jax.numpy.sum(concentration, axis=1, keepdims=True)
+    return ids, largest / jax.numpy.sum(concentration, axis=-1, keepdims=True)

@@ -48,7 +48,8 @@ def test_the_result_is_that_of_each_document_alone(make, count, max_iters, monke
 
 
 def test_rounds_are_of_the_documents_that_are_left(monkeypatch):
-    """Document i of 16 is finished after 2^i rounds or so: the sizes of rounds are counted."""
+    """Of 16 documents 8, 12 and 14 are finished after one round, two and three: the sizes of rounds
+    are counted."""
     monkeypatch.setattr(contract, "FEWEST", 4)
     sizes = []
 
