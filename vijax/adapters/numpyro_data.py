@@ -75,7 +75,9 @@ def _read(x: Any, name: str) -> Any:
     if isinstance(x, list):
         leaves = jax.tree.leaves(x, is_leaf=lambda part: part is None)
         has_gaps = any(part is None for part in leaves)
-        is_numeric = all(isinstance(part, float | int | np.number | None) for part in leaves)
+        is_numeric = all(
+            isinstance(part, float | int | np.number | np.bool_ | None) for part in leaves
+        )
         if leaves and is_numeric:
             require(not has_gaps, name, "numbers", "a list with None", REMEDY)
             try:

@@ -34,10 +34,11 @@ def on_mesh(alg: Algorithm, mesh: Mesh) -> Algorithm:
 
     Args:
       alg: the algorithm.
-      mesh: devices of this process, along one axis, or along a second one that splits topics.
+      mesh: devices of this process, along one axis, or along two, of which "topics" splits topics.
 
     Raises:
-      ValueError: not a mesh along one axis, a model whose data are one group, or active topics.
+      ValueError: a mesh with other axes, a model whose data are one group, active topics; topics
+        that cannot be split.
 
     >>> import jax, jax.numpy as jnp, vijax as vi
     >>> coin = vi.model(
