@@ -50,8 +50,8 @@ def _load_marginalize(names: str) -> Any:
     except ImportError as error:
         text = (
             f"model: variable {names}: expected a continuous variable, got a discrete one. "
-            "Install pymc-extras (pip install pymc-extras), by which vijax sums it out. Or sum it "
-            "out by hand: pymc.Mixture for classes of rows."
+            "It can be summed out by pymc-extras: pip install pymc-extras. Or sum it out by hand: "
+            "pymc.Mixture for classes of rows."
         )
         raise ImportError(text) from error
 
