@@ -8,7 +8,11 @@ import pytest
 from scipy import optimize, special, stats
 
 import vijax as vi
+from tests.models.formulas.answers.made import drawn
 from vijax.app.cli import main
+from vijax.data.formulas.parser import parse
+from vijax.models.formulas.answers import variance
+from vijax.models.formulas.formula import column_roles
 from vijax.models.formulas.laws import LAWS, partly_known
 
 RNG = np.random.default_rng(4)
@@ -139,6 +143,32 @@ def test_truncated_laws_sum_to_one(name, sides):
     log_probs, slopes = row_density(name, rows, np.full(len(y), 1.1))
     np.testing.assert_allclose(log_probs, expected, rtol=1e-4, atol=1e-4)
     assert np.isfinite(slopes).all()
+
+
+@pytest.mark.parametrize("name", ["lognormal", "exponential", "weibull", "gamma"])
+@pytest.mark.parametrize("low", [0.0, -1.0])
+def test_a_bound_below_all_responses_leaves_the_law_as_it_is(name, low):
+    aux, law = LAWS_OF_SCIPY[name]
+    rows = {"y": np.array([0.5, 2.0]), "lowest": np.full(2, low), "highest": np.full(2, 3.0)}
+    expected = law(0.4, aux).logpdf(rows["y"]) - law(0.4, aux).logcdf(3.0)
+    log_probs, slopes = row_density(name, rows, np.full(2, 0.4))
+    np.testing.assert_allclose(log_probs, expected, rtol=1e-4)
+    assert np.isfinite(slopes).all()
+    shape = next(iter(aux), None)
+    for bounds in (("lowest",), ("lowest", "highest")):
+        row = {key: rows[key][0] for key in ("y", *bounds)} | {"trials": 1.0}
+        at = lambda x, row=row: partly_known.log_prob(LAWS[name], {shape: x}, row, 0.4)
+        assert shape is None or np.isfinite(jax.grad(at)(aux[shape]))
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_bound_of_counts_between_two_of_them_is_the_one_inside(name):
+    aux, law = LAWS_OF_SCIPY[name]
+    exact = law(1.1, aux)
+    rows = {"y": np.array([3.0]), "lowest": np.array([1.5]), "highest": np.array([4.5])}
+    log_probs, _ = row_density(name, rows, np.array([1.1]))
+    expected = exact.logpmf(3) - np.log(exact.pmf([2, 3, 4]).sum())
+    np.testing.assert_allclose(log_probs, expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "gamma", "poisson"])
@@ -368,6 +398,23 @@ def test_a_formula_of_sigma_beside_known_errors():
         vi.glmm("se(y, s) ~ 1", EFFECTS, formulas="sigma ~ x")
     model = vi.glmm("se(y, s, sigma=True) ~ 1", EFFECTS, formulas="sigma ~ x")
     assert list(model.priors) == ["Intercept", "sigma_Intercept", "sigma_x"]
+
+
+def test_bounds_of_later_rows_are_those_of_training():
+    model = vi.glmm("truncated(y, lb=min(y) - 1) ~ x", EFFECTS)
+    later = {"y": [12.0, 20.0], "x": [0.0, 1.0]}
+    np.testing.assert_array_equal(model.design.read_facts(later)["lowest"], [-4.0, -4.0])
+
+
+def test_columns_of_bounds_by_name_are_read_as_numbers():
+    roles = column_roles(parse("truncated(y, lb=low, ub=high) ~ x"))
+    assert set(roles.numbers) == {"y", "low", "high", "x"}
+
+
+def test_known_errors_alone_have_no_variance_to_explain():
+    model = vi.glmm("se(y, s) ~ 1", EFFECTS)
+    with pytest.raises(ValueError, match=r"Write se\(y, s, sigma=True\)"):
+        variance.explain(model, drawn(model), 0.9)
 
 
 def test_a_run_of_censored_times(tmp_path, monkeypatch):

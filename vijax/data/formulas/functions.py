@@ -222,6 +222,8 @@ def number_columns(node: Node) -> tuple[str, ...]:
         parts = node.arguments[:1] if node.function in COLUMN_MAKERS else node.arguments
         if node.function in SMOOTHS:
             parts = _smooth_parts(node)
+        elif node.function in PARTLY_KNOWN:
+            parts = (*parts, *(part for _, part in node.named))
         return tuple(name for argument in parts for name in number_columns(argument))
     if isinstance(node, Operation):
         sides = () if isinstance(node.right, Text) else (node.left, node.right)

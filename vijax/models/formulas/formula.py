@@ -178,7 +178,7 @@ class Design:
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """What begins the names of coefficients of each predictor: "", "sigma_"."""
+        """The beginning of the names of coefficients of each predictor: "", "sigma_"."""
         return ("", *(f"{terms.name}_" for terms in self.further))
 
     @property
@@ -220,7 +220,7 @@ class Design:
         return self.observed.values(rows)
 
     def read_facts(self, table: Any) -> Facts:
-        """What is known of other rows beside the response."""
+        """Numbers of other rows beside the response, by name."""
         assert self.observed is not None
         rows = typed_table(table, self.schema.labels, self.schema.numbers)
         return self.observed.facts(rows)
@@ -370,7 +370,7 @@ def read(
     facts: Facts = {}
     if observed is not None:
         y, trials = observed.values(rows)
-        facts = observed.facts(rows, learning=True)
+        facts = observed.facts(rows)
         _check_family(observed, law)
         _check_sigma(observed, parameters)
     slots = [slot for slot, columns in enumerate(learnt) for _ in columns.labels]

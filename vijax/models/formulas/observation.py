@@ -27,7 +27,7 @@ SIGNATURES = {
 
 
 class Observation(NamedTuple):
-    """What is known of a response.
+    """The way in which a response is known in part.
 
     Attributes:
       function: "se", "censored" or "truncated".
@@ -84,7 +84,7 @@ class Observation(NamedTuple):
 
 
 def read_observation(formula: Formula) -> Observation | None:
-    """What is known of the response of a formula; None if it is known itself."""
+    """The way in which the response of a formula is known; None if it is known itself."""
     node = formula.response
     if not isinstance(node, Call) or node.function not in PARTLY_KNOWN:
         return None

@@ -42,6 +42,7 @@ class Response:
       categories: names of the categories in their order, the base first; empty for other kinds.
       functions: the user's own functions.
       statistics: numbers learnt from the rows of training.
+      observation: the way in which it is known in part; None if it is known itself.
     """
 
     formula: Formula
@@ -66,16 +67,16 @@ class Response:
         """False where known standard errors stand in place of sigma."""
         return self.observation is None or self.observation.has_sigma
 
-    def facts(self, table: TypedTable, learning: bool = False) -> Facts:
-        """What is known of rows beside the response."""
+    def facts(self, table: TypedTable) -> Facts:
+        """Numbers of rows beside the response, by name."""
         if self.observation is None:
             return {}
-        return self.observation.read_facts(self._reading(table, learning))
+        return self.observation.read_facts(self._reading(table))
 
-    def _reading(self, table: TypedTable, learning: bool) -> Reading:
+    def _reading(self, table: TypedTable) -> Reading:
         formula = self.formula
         statistics = dict(self.statistics)
-        return Reading(table, formula.text, formula.argument, statistics, self.functions, learning)
+        return Reading(table, formula.text, formula.argument, statistics, self.functions, False)
 
     @property
     def name(self) -> str:
@@ -90,11 +91,9 @@ class Response:
         """The columns that it reads."""
         return tuple(find_columns(self.node))
 
-    def values(
-        self, table: TypedTable, learning: bool = False
-    ) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
+    def values(self, table: TypedTable) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
         """The response of rows and their numbers of trials."""
-        reading = self._reading(table, learning)
+        reading = self._reading(table)
         ones = np.ones(len(table))
         if self.kind == "trials":
             return _successes(self.node, reading)
@@ -263,6 +262,8 @@ def _learn_statistics(response: Response, table: TypedTable) -> dict:
     reading = Reading(table, formula.text, formula.argument, statistics, response.functions, True)
     if not any(table.columns[name].missing.any() for name in response.columns):
         evaluate(response.value, reading)
+        if response.observation is not None:  # bounds may have statistics of their own
+            response.observation.read_facts(reading)
     return statistics
 
 

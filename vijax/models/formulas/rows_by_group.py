@@ -47,7 +47,7 @@ def rows_in_units(
 
 
 def _facts_in_units(design: Design, law: Law, form: Form) -> dict[str, np.ndarray]:
-    """What is known of rows beside the response, in the units of the response."""
+    """The facts of rows of training, in the units of the response."""
     facts = dict(design.facts)
     if not law.is_location_scale:
         return facts

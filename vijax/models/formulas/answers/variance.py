@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from vijax.checks import require
 from vijax.models.formulas.answers.means import Means
 from vijax.models.formulas.answers.response_variances import moments
 from vijax.models.formulas.answers.table import AnswerTable, summarise
@@ -29,7 +30,11 @@ from vijax.models.formulas.weighted import mean_and_spread
 LOGISTIC = math.pi**2 / 3
 """The variance of the logistic law."""
 LOGIT_LAWS = ("bernoulli", "binomial", "cumulative", "categorical")
-NOT_ON_LINK = "R2 marginal and conditional, and ICC, are not defined for this law."
+NOT_ON_LINK = (
+    "R2 marginal and conditional, and ICC, are not defined for this law, or with formulas of its "
+    "parameters."
+)
+NO_SIGMA = "Write se(y, s, sigma=True) for a sigma beside them."
 
 
 class Parts(NamedTuple):
@@ -62,6 +67,9 @@ class RowMoments(NamedTuple):
 
 def explain(model: Any, draws: Draws, level: float) -> AnswerTable:
     """The table of `Glmm.explained_variance`."""
+    expected = "a response that differs from its mean by more than known errors"
+    formula = repr(model.design.formula)
+    require(not model.density_form.knows_sigma, "formula", expected, formula, NO_SIGMA)
     scene = Means(model, draws, "same", "response", None)
     row_moments = _row_moments(scene)
     parts = _parts(scene, row_moments)

@@ -43,15 +43,18 @@ def log_interval(law: Law, aux: Aux, low: Any, high: Any, eta: Any) -> Float[Arr
 
 
 def _log_share_in_bounds(law: Law, aux: Aux, row: Mapping[str, Any], eta: Any) -> Float[Array, ""]:
-    """The log probability that a response is seen. Counts at the lowest one are seen."""
-    if "lowest" not in row:
-        return law.find_tails(aux, row["highest"], eta).log_cdf
-    below = row["lowest"]
-    if law.is_count:
+    """The log probability that a response is seen. Counts at both bounds are seen; a bound between
+    two counts is that of the count inside."""
+    below, highest = row.get("lowest"), row.get("highest")
+    if law.is_count and below is not None:
         below = jnp.ceil(below) - 1.0
-    if "highest" not in row:
+    if law.is_count and highest is not None:
+        highest = jnp.floor(highest)
+    if below is None:
+        return law.find_tails(aux, highest, eta).log_cdf
+    if highest is None:
         return law.find_tails(aux, below, eta).log_sf
-    return log_interval(law, aux, below, row["highest"], eta)
+    return log_interval(law, aux, below, highest, eta)
 
 
 def draw(sample: Callable[[Any], Array], row: Mapping[str, Any], key: Any) -> Array:

@@ -42,41 +42,45 @@ class Tails(NamedTuple):
 
 
 def normal(aux: Aux, y: Any, eta: Any) -> Tails:
-    """Of N(eta, sigma^2)."""
+    """The tails of N(eta, sigma^2)."""
     z = (y - eta) / aux["sigma"]
     return Tails(log_ndtr(z), log_ndtr(-z))
 
 
 def lognormal(aux: Aux, y: Any, eta: Any) -> Tails:
-    """Of log y ~ N(eta, sigma^2)."""
-    return normal(aux, jnp.log(y), eta)
+    """The tails of y > 0 with log y ~ N(eta, sigma^2)."""
+    return _with_floor(jnp.asarray(y) <= 0, normal(aux, _safe_log(y), eta))
 
 
 def exponential(aux: Aux, y: Any, eta: Any) -> Tails:
-    """Of mean e^eta."""
-    return _from_sf(-jnp.exp(jnp.log(y) - eta))
+    """The tails of the exponential law of mean e^eta."""
+    return _with_floor(jnp.asarray(y) <= 0, _from_sf(-jnp.exp(_safe_log(y) - eta)))
 
 
 def weibull(aux: Aux, y: Any, eta: Any) -> Tails:
-    """Of mean e^eta and shape alpha."""
+    """The tails of the Weibull law of mean e^eta and shape alpha."""
     alpha = jnp.asarray(aux["alpha"])
-    return _from_sf(-jnp.exp(alpha * (jnp.log(y) - eta + log_gamma(1.0 + 1.0 / alpha))))
+    log_scale = eta - log_gamma(1.0 + 1.0 / alpha)
+    tails = _from_sf(-jnp.exp(alpha * (_safe_log(y) - log_scale)))
+    return _with_floor(jnp.asarray(y) <= 0, tails)
 
 
 def gamma(aux: Aux, y: Any, eta: Any) -> Tails:
-    """Of mean e^eta and shape alpha."""
+    """The tails of the gamma law of mean e^eta and shape alpha."""
     alpha = jnp.asarray(aux["alpha"])
-    return _gamma_tails(alpha, jnp.log(y) - eta + jnp.log(alpha))
+    tails = _gamma_tails(alpha, _safe_log(y) - eta + jnp.log(alpha))
+    return _with_floor(jnp.asarray(y) <= 0, tails)
 
 
 def poisson(aux: Aux, y: Any, eta: Any) -> Tails:
-    """Of counts of mean e^eta: P(Y <= y) is P(G > e^eta) with G of shape y + 1. -1 is below all."""
+    """The tails of counts of mean e^eta: P(Y <= y) is P(G > e^eta) with G of shape y + 1. -1 is
+    below all."""
     tails = _gamma_tails(jnp.maximum(y, 0.0) + 1.0, eta)
-    return _count_tails(y, Tails(tails.log_sf, tails.log_cdf))
+    return _with_floor(jnp.asarray(y) < 0, Tails(tails.log_sf, tails.log_cdf))
 
 
 def student_t(aux: Aux, y: Any, eta: Any) -> Tails:
-    """Of eta + sigma T, with nu degrees of freedom."""
+    """The tails of eta + sigma T, with nu degrees of freedom."""
     nu = jnp.asarray(aux["nu"])
     z = (y - eta) / aux["sigma"]
     size = jnp.abs(z)
@@ -93,8 +97,8 @@ def student_t(aux: Aux, y: Any, eta: Any) -> Tails:
 
 
 def negative_binomial(aux: Aux, y: Any, eta: Any) -> Tails:
-    """Of counts of mean e^eta and r = alpha: P(Y <= y) is P(B < p) with B of the law Beta(r, y + 1)
-    and p = r / (r + e^eta). -1 is below all."""
+    """The tails of counts of mean e^eta and r = alpha: P(Y <= y) is P(B < p) with B of the law
+    Beta(r, y + 1) and p = r / (r + e^eta). -1 is below all."""
     r = jnp.asarray(aux["alpha"])
     b = jnp.maximum(y, 0.0) + 1.0
     log_odds = jnp.log(r) - eta
@@ -105,7 +109,7 @@ def negative_binomial(aux: Aux, y: Any, eta: Any) -> Tails:
     odds = jnp.exp(eta) / r
     log_density = log_rise(b, r) - r * jnp.log1p(odds) + b * (eta - jnp.log1p(odds)) - log_gamma(b)
     tails = _place(log_density + jnp.where(is_upper, upper, lower), is_upper)
-    return _count_tails(y, tails)
+    return _with_floor(jnp.asarray(y) < 0, tails)
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -119,9 +123,13 @@ def _place(log_tail: Array, is_upper: Array) -> Tails:
     return Tails(jnp.where(is_upper, log_other, log_tail), jnp.where(is_upper, log_tail, log_other))
 
 
-def _count_tails(y: Any, tails: Tails) -> Tails:
-    """The tails of counts; no count is -1 or less."""
-    is_below = jnp.asarray(y) < 0
+def _safe_log(y: Any) -> Array:
+    """log y; finite where `_with_floor` does not read it."""
+    return jnp.log(jnp.where(jnp.asarray(y) > 0, y, 1.0))
+
+
+def _with_floor(is_below: Array, tails: Tails) -> Tails:
+    """The tails of a law that has no responses where `is_below` is true."""
     return Tails(
         jnp.where(is_below, -jnp.inf, tails.log_cdf), jnp.where(is_below, 0.0, tails.log_sf)
     )
@@ -136,7 +144,7 @@ def log_complement(log_p: Array) -> Array:
 
 
 def _gamma_tails(a: Any, log_x: Any) -> Tails:
-    """Of the gamma law of shape a and rate one, at x."""
+    """The tails of the gamma law of shape a and rate one, at x."""
     log_a = jnp.log(a)
     is_upper = log_x > log_a
     excess = log_x - log_a
