@@ -136,6 +136,25 @@ def test_effects_of_groups_are_integrated_over_their_law():
                 assert found.draws[s, i] == pytest.approx(exact, abs=1e-8)
 
 
+def test_a_parameter_without_effects_adds_no_dimension():
+    """Behind a logit with a wide law of groups, where few nodes are not enough."""
+    table = {**TABLE, "share": 0.1 + 0.8 * TABLE["yes"]}
+    model = vi.glmm("share ~ x + (1 | g)", table, "beta", formulas="kappa ~ x")
+    draws = drawn(model, sds=4.0)
+    answer = ask(model, draws, at={"x": 0.5})
+    eta = draws.named["Intercept"] + 0.5 * draws.named["x"]
+    law = lambda v, e, sd: special.expit(e + sd * v) * stats.norm.pdf(v)
+    pairs = zip(eta, draws.named["1|g_sigma"], strict=True)
+    exact = [integrate.quad(law, -12, 12, pair, epsabs=1e-12, limit=200)[0] for pair in pairs]
+    np.testing.assert_allclose(answer.draws[:, 0], exact, atol=1e-8)
+
+
+def test_the_base_of_pairs_is_a_number_of_any_type():
+    model = vi.glmm("y ~ x", TABLE)
+    pairs = ask(model, drawn(model), at={"x": [0, 1, 2]}).pairwise(base=1)
+    assert pairs.labels["contrast"].tolist() == ["0 - 1", "2 - 1"]
+
+
 @pytest.mark.parametrize("family", ["poisson", "hurdle_poisson", "lognormal"])
 def test_integrals_of_means_behind_a_logarithm(family):
     table = {**TABLE, "count": TABLE["count"] + (family == "lognormal")}

@@ -160,6 +160,18 @@ def test_effects_of_groups_are_largest_first_and_say_how_far_they_are_shrunk():
     assert total.mean[0] == pytest.approx((effects[:, herd] + draws.named["Intercept"]).mean())
 
 
+def test_totals_of_effects_on_sigma_have_its_intercept():
+    table = {"y": np.sin(np.arange(24.0)), "g": np.arange(24) % 4}
+    model = vi.glmm("y ~ 1 + (1 | g)", table, formulas="sigma ~ 1 + (1 | g)")
+    draws = drawn(model)
+    own, total = (by_group.effects_table(model, draws, value, 0.9) for value in (False, True))
+    for name in ("Intercept", "sigma_Intercept"):
+        rows = own.labels["effect"] == name
+        assert rows.sum() == 4
+        more = total.mean[rows] - own.mean[rows]
+        np.testing.assert_allclose(more, draws.named[name].mean(), rtol=1e-9)
+
+
 @pytest.mark.slow
 def test_shrinkage_of_balanced_groups_is_that_of_normal_algebra():
     rng = np.random.default_rng(2)

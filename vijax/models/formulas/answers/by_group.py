@@ -25,8 +25,7 @@ def effects_table(model: Any, draws: Draws, total: bool, level: float) -> Answer
         term = model.density_form.effects[i]
         for j, label in enumerate(term.labels):
             effects = np.asarray(draws.effects[factor.name][:, :, j], float)
-            label = {"1": "Intercept"}.get(label, label)
-            name = name_at_level(label, term.levels[j])
+            name = name_at_level(_coefficient(model, label, term.slots[j]), term.levels[j])
             law = np.asarray(draws.named[term.sd_names()[j]], float)
             shrunk = np.minimum(effects.var(0) / np.mean(law**2), 1)
             if total and name in draws.named:
@@ -41,6 +40,15 @@ def effects_table(model: Any, draws: Draws, total: bool, level: float) -> Answer
     if total:
         words = "Effects of groups, with the common coefficient where the formula has it."
     return join(tables, (words, NOTE))
+
+
+def _coefficient(model: Any, label: str, slot: int) -> str:
+    """The name of the coefficient of the same column: "Intercept" for "1", "sigma_Intercept" for
+    "sigma_1"."""
+    prefix = model.design.prefixes[slot]
+    if label == f"{prefix}1":
+        return f"{prefix}Intercept"
+    return label
 
 
 def whole_numbers(x: Float[np.ndarray, " J"]) -> np.ndarray:

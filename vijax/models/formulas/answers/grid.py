@@ -24,7 +24,7 @@ from vijax.numerals import format_number
 MOST_CELLS = 1_000_000
 """Most rows of a grid."""
 WORDS = ("rows", "typical", "balanced")
-"""What `newdata` may be beside a table: the rows of training; one row of means and of most frequent
+"""Values of `newdata` beside a table: the rows of training; one row of means and of most frequent
 levels; all combinations of levels, with numbers at their means."""
 
 

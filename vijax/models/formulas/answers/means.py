@@ -124,10 +124,21 @@ class Means:
         return total
 
     def _nodes(self, sds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Nodes, (nodes, C), and weights of integrals over independent standard normal laws."""
-        widest, dimensions = float(sds.max(initial=0.0)), sds.shape[-1]
-        if dimensions > 1:
-            return many_dimensions(dimensions)
+        """Nodes, (nodes, C), and weights of integrals over independent standard normal laws: one
+        dimension for each predictor that has effects."""
+        spreads = sds.max((0, 1), initial=0.0)
+        has_effects = spreads > 0
+        if has_effects.sum() > 1:
+            nodes, weights = many_dimensions(int(has_effects.sum()))
+        else:
+            nodes, weights = self._one_dimension(float(spreads.max()))
+            has_effects = np.arange(len(spreads)) == spreads.argmax()
+        full_nodes = np.zeros((len(nodes), len(spreads)))
+        full_nodes[:, has_effects] = nodes
+        return full_nodes, weights
+
+    def _one_dimension(self, widest: float) -> tuple[np.ndarray, np.ndarray]:
+        """Nodes, (nodes, 1), and weights of the trapezoid rule for spreads up to the widest."""
         step = min(WIDEST, STEP_BY_SPREAD / max(widest, 1e-9))
         # exp(sd v) times the normal density is largest at v = sd.
         top = REACH + widest * (self.model.law.link == "log")

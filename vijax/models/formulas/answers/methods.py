@@ -38,6 +38,14 @@ def _to_draws(model: Any, fit: Any, key: PRNGKeyArray, num_draws: int) -> Draws:
     return model.draws(fit, key, num_draws)
 
 
+def _draws_and_key(
+    model: Any, fit: Any, key: PRNGKeyArray, num_draws: int
+) -> tuple[Draws, PRNGKeyArray]:
+    """Draws of a fit, and the key of effects of groups that training does not have."""
+    key_draws, key_new = keys.split(key)
+    return _to_draws(model, fit, key_draws, num_draws), key_new
+
+
 class Answers:
     """Answers in the units of the response, from draws of a fit of this model.
 
@@ -92,8 +100,7 @@ class Answers:
         ([0.0, 1.0], [1.0, 3.0])
         """
         request = Request(newdata, at, by, average, groups, scale, level)
-        key_draws, key_new = keys.split(key)
-        draws = _to_draws(self, fit, key_draws, num_draws)
+        draws, key_new = _draws_and_key(self, fit, key, num_draws)
         return questions.predictions(self, draws, key_new, request)
 
     @use_precision_of_fit
@@ -135,8 +142,7 @@ class Answers:
           num_draws: number of draws.
         """
         request = Request(newdata, at, by, average, groups, scale, level)
-        key_draws, key_new = keys.split(key)
-        draws = _to_draws(self, fit, key_draws, num_draws)
+        draws, key_new = _draws_and_key(self, fit, key, num_draws)
         return questions.comparisons(self, draws, key_new, request, columns, kind)
 
     @use_precision_of_fit
@@ -159,8 +165,7 @@ class Answers:
         over rows or at representative values; `Answers` describes the arguments. They are central
         differences; where a term jumps they say nothing."""
         request = Request(newdata, at, by, average, groups, scale, level)
-        key_draws, key_new = keys.split(key)
-        draws = _to_draws(self, fit, key_draws, num_draws)
+        draws, key_new = _draws_and_key(self, fit, key, num_draws)
         return questions.slopes(self, draws, key_new, request, columns)
 
     @use_precision_of_fit
@@ -182,8 +187,7 @@ class Answers:
         contrasts. `scale="link"` with `groups="zero"` has the numbers of emmeans before it
         transforms them back."""
         request = Request(newdata, at, columns, None, groups, scale, level)
-        key_draws, key_new = keys.split(key)
-        draws = _to_draws(self, fit, key_draws, num_draws)
+        draws, key_new = _draws_and_key(self, fit, key, num_draws)
         return questions.predictions(self, draws, key_new, request)
 
     @use_precision_of_fit
@@ -194,8 +198,9 @@ class Answers:
         (with those of groups), ICC, also by factor (Nakagawa and Schielzeth 2013), and the Bayesian
         R2 (Gelman, Goodrich, Gabry and Vehtari 2019), which is conditional. The former are on the
         scale of the link, without offsets; they are not defined for shares, beta-binomial,
-        zero-inflated binomial and hurdle laws of counts. The latter is on the scale of the
-        response, and not defined for categories."""
+        zero-inflated binomial and hurdle laws of counts, nor behind a logarithm where a parameter
+        has a formula. The latter is on the scale of the response, and not defined for categories.
+        ValueError for known standard errors without a sigma, `se(y, s)`."""
         return variance.explain(self, _to_draws(self, fit, key, num_draws), level)
 
     @use_precision_of_fit

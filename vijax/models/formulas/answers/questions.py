@@ -160,7 +160,7 @@ class Scene:
             yield all_places[places]
 
     def notes(self, *words: str) -> tuple[str, ...]:
-        """What the numbers are, on which rows, and how the effects of groups enter."""
+        """Sentences: the quantity, its rows, and the part of the effects of groups."""
         target = " of ".join([*words, _target(self.model, self.request.scale)])
         over = f"averaged over {self.grid.words}"
         if words and words[0] not in ("Differences", "Slopes"):
@@ -181,7 +181,7 @@ def _clear_group_remarks(rows: Rows) -> Rows:
 
 
 def _target(model: Any, scale: str) -> str:
-    """What is averaged, in words."""
+    """The quantity that is averaged, in words."""
     name = model.design.response
     if scale == "link":
         if model.design.against:

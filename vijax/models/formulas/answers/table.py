@@ -133,7 +133,9 @@ class AnswerTable:
         require(bool(free), "by", "labels that leave one to compare", list(self.labels))
         pairs = self._pairs(within, free, base)
         low, high = (np.array([pair[side] for pair in pairs], int) for side in (0, 1))
-        names = [" ".join(str(self.labels[name][i]) for name in free) for i in range(len(self))]
+        names = [
+            " ".join(label_text(self.labels[name][i]) for name in free) for i in range(len(self))
+        ]
         contrasts = [f"{names[j]} {comparison.sign} {names[i]}" for i, j in pairs]
         labels = {"contrast": np.array(contrasts, object)}
         labels |= {name: self.labels[name][low] for name in within}
@@ -148,9 +150,9 @@ class AnswerTable:
         cells: dict[tuple[Any, ...], list[int]] = {}
         for i in range(len(self)):
             cells.setdefault(tuple(self.labels[name][i] for name in within), []).append(i)
-        is_base = np.array([str(value) == str(base) for value in self.labels[free[0]]], bool)
+        is_base = np.array([_are_same(value, base) for value in self.labels[free[0]]], bool)
         if base is not None:
-            values = list(dict.fromkeys(map(str, self.labels[free[0]])))
+            values = list(dict.fromkeys(map(label_text, self.labels[free[0]])))
             require(is_base.any(), "base", f"a value of {free[0]!r}, of {values}", repr(base))
             pairs = [(i, j) for rows in cells.values() for i in rows for j in rows if is_base[i]]
             return [(i, j) for i, j in pairs if not is_base[j]]
@@ -190,6 +192,11 @@ class AnswerTable:
                 elif name not in self.labels:
                     cells.append(format_number(float(x[i]), float(spreads[i])))
             yield ["", *cells]
+
+
+def _are_same(value: Any, base: Any) -> bool:
+    """True for one label: 1.0 is 1, and a level is its text."""
+    return bool(value == base) or str(value) == str(base)
 
 
 def label_text(value: Any) -> str:
