@@ -5,11 +5,16 @@ import csv
 import json
 import re
 import shutil
+from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 
 import vijax as vi
+from tests.models.formulas.answers.made import drawn
+from vijax.app.catalogue import glmm
+from vijax.app.catalogue.glmm import Frame
 from vijax.app.cli import main
 from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import load_config
@@ -130,6 +135,20 @@ def test_effects_of_a_run_are_answered(run, patients, tmp_path, capsys):
     assert "expected columns of the terms, of ['x', 'patient'], got 'z'" in capsys.readouterr().err
     assert main(["effects", str(run), "--at", "x"]) == 2
     assert "expected values by column, x=1,2" in capsys.readouterr().err
+    for option in ("--at", "--of"):
+        assert main(["effects", str(run), option, "x=1", "x=2"]) == 2
+        assert f"{option}: expected each column once, got 'x' twice" in capsys.readouterr().err
+
+
+def test_a_page_without_an_answer_tells_why():
+    """log(1 - x) is not defined at one more of x: such a run had no page."""
+    x = np.linspace(0.1, 0.9, 20)
+    model = vi.glmm("y ~ log(1 - x)", {"y": np.cos(9 * x), "x": x})
+    draws = drawn(model, {"sigma": np.full(7, 0.5)})
+    run = SimpleNamespace(data=SimpleNamespace(train=Frame(model.table)), key=jax.random.key(0))
+    effects, explained = glmm._answer_tables(model, run, draws)
+    assert "expected finite values of log(1 - x)" in effects.rows[0][1]
+    assert explained.rows[0][0] == "R2 marginal"
 
 
 def test_a_run_is_checked(run, tmp_path, monkeypatch):

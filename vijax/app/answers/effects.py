@@ -3,7 +3,7 @@ variance explained, its effects by group, and how far its priors move its estima
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -106,6 +106,7 @@ def _read_changes(texts: Sequence[str]) -> dict[str, Any] | None:
     changes: dict[str, Any] = {}
     for text in texts:
         name, _, change = text.partition("=")
+        _check_once(name, changes, "--of", "Ask once for each change.")
         ends = change.split(":")
         if len(ends) == 2:
             changes[name] = (ends[0].strip(), ends[1].strip())
@@ -120,13 +121,20 @@ def _read_values(texts: Sequence[str]) -> dict[str, list[Any]] | None:
     >>> _read_values(["x=1,2", "h=a"])
     {'x': ['1', '2'], 'h': ['a']}
     """
-    values = {}
+    values: dict[str, list[Any]] = {}
     for text in texts:
         name, sign, cells = text.partition("=")
         if not sign or not cells:
             raise ConfigError(f"--at: expected values by column, x=1,2, got {text!r}")
+        _check_once(name, values, "--at", "Write --at x=1,2 for several values.")
         values[name] = [cell.strip() for cell in cells.split(",")]
     return values or None
+
+
+def _check_once(name: str, others: Mapping[str, Any], option: str, remedy: str) -> None:
+    """Raises ConfigError for a column that stands twice."""
+    if name in others:
+        raise ConfigError(f"{option}: expected each column once, got {name!r} twice. {remedy}")
 
 
 def _read_value(text: str) -> Any:

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -545,13 +545,22 @@ def _answer_tables(model: Glmm, run: FittedRun, draws: Any) -> Iterator[Block]:
     if run.data.train.num_rows > MOST_AVERAGED:
         return
     if model.design.common.columns:
-        table = model.comparisons(draws, key=run.key)
-        yield _answer_block("Average effects, in the units of the response", table)
-    if model.law.name != "t":  # whose variance may be infinite
-        yield _answer_block("Variance explained", model.explained_variance(draws, key=run.key))
+        title = "Average effects, in the units of the response"
+        yield _answer_block(title, lambda: model.comparisons(draws, key=run.key))
+    # The variance of "t" may be infinite; known errors alone leave nothing to explain.
+    if model.law.name != "t" and not model.density_form.knows_sigma:
+        explain = lambda: model.explained_variance(draws, key=run.key)
+        yield _answer_block("Variance explained", explain)
 
 
-def _answer_block(title: str, answer: Any) -> Table:
+def _answer_block(title: str, ask: Callable[[], Any]) -> Table:
+    """The table of an answer. One that the model does not have, as of log(1 - x) at one more of x,
+    is told in its place: the page has all else."""
+    try:
+        answer = ask()
+    except ValueError as error:
+        reason = str(error).partition("\n")[0]
+        return Table(title, ["", ""], [["no answer", f"{reason} See: vijax effects RUN."]])
     columns = {name: x.tolist() for name, x in answer.columns().items()}
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
     return Table(title, list(columns), rows, " ".join(answer.notes))
