@@ -107,7 +107,7 @@ def step_codes(node: Call, steps: Steps, reading: Reading) -> Float[np.ndarray, 
 
 
 def step_indicators(codes: Float[np.ndarray, " N"], size: int) -> Float[np.ndarray, "N D"]:
-    """Whether x is k or more, for k = 1, ..., D.
+    """1 where x is k or more, else 0, for k = 1, ..., D.
 
     >>> step_indicators(np.array([0.0, 2.0]), 2).tolist()
     [[0.0, 0.0], [1.0, 1.0]]

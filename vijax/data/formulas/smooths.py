@@ -349,4 +349,4 @@ LEARN: dict[str, Callable[..., tuple[Bends | TensorBends, ...]]] = {
     "s": _learn_isotropic,
     "t2": _learn_tensor,
 }
-"""How the bends of each function are learnt."""
+"""The functions that learn the bends of each kind of term."""

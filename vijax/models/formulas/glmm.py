@@ -110,14 +110,16 @@ def glmm(
         "categorical" is for categories without an order: log P(y = k) / P(y = base) is a predictor
         of its own for each k, with coefficients and effects of groups "x[k]", "1|g_sigma[k]";
         effects of different k are independent.
-      priors: priors in place of the weakly informative ones of Bambi's rule (`model.priors`), by
-        name: {"x": ("normal", 0, 1), "1|g_sigma": ("half_normal", 2), "corr|g": ("lkj", 2)}. The
-        priors of the intercept and of thresholds hold at the means of all columns.
+      priors: priors in place of the weakly informative ones, `model.priors` (those of Bambi's rule,
+        but wider for successes, zeros and ones), by name: {"x": ("normal", 0, 1), "1|g_sigma":
+        ("half_normal", 2), "corr|g": ("lkj", 2)}. The priors of the intercept and of thresholds
+        hold at the means of all columns.
       weights: a column, or an array: a row of weight 2 counts as two rows, in priors too. Knots of
         splines, and means of `scale(x)`, are those of rows without weights.
       nodes: nodes a dimension of the quadrature over the effects of a group; None takes 11, 7 or 5
         for one, two or three effects of one factor, down to 3 where groups have 100 rows, else 1,
-        which is Laplace's approximation. Not used for "gaussian", whose integrals are exact.
+        which is Laplace's approximation. Not used for "gaussian" with effects in the mean alone and
+        responses that are not cut, whose integrals are exact.
       base: the category with which "categorical" compares the others; None takes the first, as
         numbers, letters or a column of pandas have them in order.
       functions: your own functions by name, which the formula may then call: arrays (N,) in, an
