@@ -149,6 +149,20 @@ def test_a_parameter_without_effects_adds_no_dimension():
     np.testing.assert_allclose(answer.draws[:, 0], exact, atol=1e-8)
 
 
+def test_groups_that_rows_do_not_name_have_no_means():
+    """The cells that stood in for them were shown as one group, with the mean of groups at large."""
+    model = vi.glmm("y ~ x + (1 | k)", TABLE)
+    draws = drawn(model)
+    with pytest.raises(ValueError, match=r"by: expected columns that the rows have, got \['k'\]"):
+        ask(model, draws, newdata="balanced", by="k")
+    means_of_groups = ask(model, draws, newdata="balanced", by="k", at={"k": [0, 2]})
+    assert list(map(str, means_of_groups.labels["k"])) == ["0", "2"]
+    named_by_at = ask(model, draws, newdata={"x": [1.0]}, at={"k": [2]})
+    expected = draws.named["Intercept"] + draws.named["x"] + draws.effects["k"][:, 2, 0]
+    np.testing.assert_allclose(named_by_at.draws[:, 0], expected, rtol=1e-6)
+    assert "of the group of each row" in named_by_at.notes[0]
+
+
 def test_the_base_of_pairs_is_a_number_of_any_type():
     model = vi.glmm("y ~ x", TABLE)
     pairs = ask(model, drawn(model), at={"x": [0, 1, 2]}).pairwise(base=1)

@@ -36,7 +36,8 @@ class Grid(NamedTuple):
       weights: weights of the rows in averages.
       columns: the columns whose values vary by `at`, or by a grid, in order.
       is_grid: True for typical or balanced rows.
-      has_groups: True if the rows name their groups.
+      has_groups: True if the rows name their groups; those of a grid, if `at` does.
+      lacking: columns of groups that the rows do not have; their cells stand in, and are not used.
       words: the rows in words.
     """
 
@@ -45,6 +46,7 @@ class Grid(NamedTuple):
     columns: tuple[str, ...]
     is_grid: bool
     has_groups: bool
+    lacking: tuple[str, ...]
     words: str
 
 
@@ -56,35 +58,33 @@ def make_grid(model: Any, newdata: Any, at: Mapping[str, Any] | None) -> Grid:
     if newdata is None:
         newdata = WORDS[bool(at)]
     is_word = isinstance(newdata, str) and newdata in WORDS
-    groups = group_columns(model)
     if is_word and newdata != "rows":
         columns, words = _representative_columns(model, newdata, at)
         table = _cross(model, columns)
-        has_groups = set(groups) <= set(at)
         varied = tuple(name for name, column in columns.items() if len(column.values) > 1)
         listed = tuple(dict.fromkeys((*at, *varied)))
-        table, _ = _with_group_columns(model, table)
-        return Grid(table, np.ones(len(table)), listed, True, has_groups, words)
+        table, lacking = _with_group_columns(model, table)
+        has_groups = set(group_columns(model)) <= set(at)
+        return Grid(table, np.ones(len(table)), listed, True, has_groups, lacking, words)
     if is_word:
-        table, weights, has_groups, words = model.table, model.weights, True, "the rows of training"
+        table, weights, words = model.table, model.weights, "the rows of training"
     else:
         table = typed_table(newdata, model.schema.labels, model.schema.numbers)
-        table, lacks_groups = _with_group_columns(model, table)
-        weights, has_groups = np.ones(len(table)), not lacks_groups
-        words = f"the {len(table):,} rows of newdata"
+        weights, words = np.ones(len(table)), f"the {len(table):,} rows of newdata"
     if at:
         table, weights = _with_values(model, table, weights, at)
-    return Grid(table, weights, tuple(at), False, has_groups, words)
+    table, lacking = _with_group_columns(model, table)
+    return Grid(table, weights, tuple(at), False, not lacking, lacking, words)
 
 
-def _with_group_columns(model: Any, table: TypedTable) -> tuple[TypedTable, bool]:
-    """The table with the columns that name groups, and True if it lacked one: its cells are then
+def _with_group_columns(model: Any, table: TypedTable) -> tuple[TypedTable, tuple[str, ...]]:
+    """The table with the columns that name groups, and those that it lacked: their cells are then
     those of a row of training, and are not used."""
-    lacking = [name for name in group_columns(model) if name not in table]
+    lacking = tuple(name for name in group_columns(model) if name not in table)
     for name in lacking:
         training = model.table.column("table", name)
         table = with_column(table, training.rows(np.zeros(len(table), int)))
-    return table, bool(lacking)
+    return table, lacking
 
 
 def _representative_columns(

@@ -70,6 +70,9 @@ class Scene:
         groups = self._choose_groups(request.groups)
         self.means = Means(model, draws, groups, request.scale, key)
         self.by = names_of_labels(request.by)
+        unnamed = [name for name in self.by if name in self.grid.lacking]
+        remedy = f'Pass at= for {unnamed}, or newdata="rows".'
+        require(not unnamed, "by", "columns that the rows have", unnamed, remedy)
         self.is_average = self._choose_average()
         self.cells: Cells = make_cells(model, self.grid.table, self._cell_columns())
         self.remarks: dict[str, None] = {}
