@@ -285,6 +285,11 @@ def test_formulas_of_other_parameters_are_refused(family, formulas, message):
         vi.glmm("count ~ x", TABLE, family, formulas=formulas)
 
 
+def test_formulas_are_texts():
+    with pytest.raises(ValueError, match=r"formulas: expected a formula, or several.*got int"):
+        vi.glmm("y ~ x", TABLE, formulas=3)
+
+
 def test_priors_are_changed_by_name():
     priors = {"sigma_x": ("normal", 0, 0.3), "sigma_1|g_sigma": ("half_normal", 0.5)}
     model = vi.glmm("y ~ x", TABLE, formulas="sigma ~ x + (1 | g)", priors=priors)

@@ -156,6 +156,8 @@ def glmm(
     check_alignment(weights, table)
     if isinstance(formulas, str):
         formulas = (formulas,)
+    expected = 'a formula, or several: ["sigma ~ x"]'
+    require(isinstance(formulas, Sequence), "formulas", expected, type(formulas).__name__)
     for text in formulas:
         require(isinstance(text, str), "formulas", "texts", type(text).__name__)
     if isinstance(table, str):  # `by_value` must compare rows, not paths: the file may change
