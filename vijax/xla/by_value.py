@@ -14,8 +14,9 @@ import functools
 import inspect
 import threading
 import types
+import warnings
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -23,6 +24,7 @@ import numpy as np
 
 from vijax.xla.compiler import escape_trace
 from vijax.xla.frozen import UnknownError, freeze, is_function
+from vijax.xla.user_code import function_digest, same_function
 
 Make = TypeVar("Make", bound=Callable)
 T = TypeVar("T")
@@ -166,7 +168,8 @@ class Remade:
     def __reduce_ex__(self, protocol: Any) -> Any:
         if self._recipe is None:
             return super().__reduce_ex__(protocol)
-        return _made, self._recipe
+        make, args, kwargs = self._recipe
+        return _made, (make, args, kwargs, _digests(args, kwargs))
 
 
 class Function(Remade):
@@ -187,8 +190,45 @@ class Function(Remade):
         return f"{make.__name__}({', '.join(arguments)})"
 
 
-def _made(make: Callable, args: tuple, kwargs: dict) -> Any:  # its name is in pickles
+def _made(  # its name is in pickles
+    make: Callable, args: tuple, kwargs: dict, digests: Sequence[str] = ()
+) -> Any:
+    """The object of a pickle.
+
+    Args:
+      make: makes it.
+      args: arguments.
+      kwargs: arguments by name.
+      digests: of the functions among the arguments, when the object was pickled; none in older
+        pickles.
+    """
+    functions = _functions(args, kwargs)
+    changed = [
+        getattr(function, "__qualname__", type(function).__qualname__)
+        for function, digest in zip(functions, digests, strict=False)
+        if not same_function(digest, function)
+    ]
+    if changed:
+        warnings.warn(CHANGED.format(names=", ".join(changed)), stacklevel=2)
     return make(*args, **kwargs)
+
+
+CHANGED = (
+    "What was saved was made of {names}. The present function, or one that it calls, or a value "
+    "that it reads, is another one than at the time of saving, and from now on answers are by the "
+    "present one. Put the code back as it was, or fit again."
+)
+
+
+def _digests(args: tuple, kwargs: dict) -> list[str]:
+    """Digests of the functions among the arguments of a call."""
+    return [function_digest(function) for function in _functions(args, kwargs)]
+
+
+def _functions(args: tuple, kwargs: dict) -> list[Any]:
+    """The functions with a name among the arguments of a call."""
+    leaves = jax.tree.leaves((args, kwargs))
+    return [leaf for leaf in leaves if is_function(leaf) or hasattr(leaf, "__wrapped__")]
 
 
 def intern(owner: Any, x: T) -> T:

@@ -12,22 +12,19 @@ was first traced."""
 from __future__ import annotations
 
 import collections
-import dis
 import functools
 import hashlib
-import os
 import pickle
-import site
-import sys
-import sysconfig
 import threading
 import types
 import weakref
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Any
 
 import jax
 import numpy as np
+
+from vijax.xla.user_code import is_users, is_users_file, is_users_module, read_names
 
 MOST_READ = 20_000
 """Values that a function may read, including values inside others; a function that reads more
@@ -129,7 +126,7 @@ def is_function(x: Any) -> bool:
     """True for functions, methods, partial functions, and callable objects of a user's class."""
     if isinstance(x, types.FunctionType | types.MethodType | functools.partial):
         return True
-    return callable(x) and not isinstance(x, type) and _is_users(type(x).__module__)
+    return callable(x) and not isinstance(x, type) and is_users(type(x).__module__)
 
 
 class _Reader:
@@ -227,12 +224,12 @@ class _Reader:
     def _class(self, x: type) -> tuple[Any, Hashable]:
         """The class itself; the key of a user's class has its attributes, which may be set
         later."""
-        if not _is_users(getattr(x, "__module__", "")):
+        if not is_users(getattr(x, "__module__", "")):
             return x, Same(x)
         names = []
         values = []
         for parent in x.__mro__:
-            if not _is_users(getattr(parent, "__module__", "")):
+            if not is_users(getattr(parent, "__module__", "")):
                 continue
             for name, value in vars(parent).items():
                 if not name.startswith("__") or isinstance(value, types.FunctionType):
@@ -258,13 +255,13 @@ class _Reader:
                 return x, Same(x)
             if attributes is None:
                 raise UnknownError
-        is_users = _is_users(type(x).__module__)
-        if not is_users and callable(x) and hasattr(x, "__wrapped__"):  # `jax.jit` of a function
+        is_own = is_users(type(x).__module__)
+        if not is_own and callable(x) and hasattr(x, "__wrapped__"):  # `jax.jit` of a function
             return x, Same(x)
         names = list(attributes)
         copies, key = self._several(list(attributes.values()))
         is_namespace = isinstance(x, types.SimpleNamespace)
-        if not is_users and not is_namespace:
+        if not is_own and not is_namespace:
             return x, (type_key, tuple(names), key)
         copy = types.SimpleNamespace() if is_namespace else object.__new__(type(x))
         for name, value in zip(names, copies, strict=True):
@@ -272,19 +269,19 @@ class _Reader:
         return copy, (type_key, tuple(names), key)
 
     def _function(self, x: types.FunctionType) -> tuple[Any, Hashable]:
-        if not _is_users_file(x.__code__.co_filename):
+        if not is_users_file(x.__code__.co_filename):
             return self._package_function(x)
         cells = x.__closure__ or ()
         empty = tuple(types.CellType() for _ in cells)
         copy = types.FunctionType(x.__code__, dict(x.__globals__), x.__name__, None, empty)
         self._read[id(x)] = copy, ("again", len(self._alive))  # it may call itself
-        names, attributes = _read_names(x.__code__)
+        names, attributes = read_names(x.__code__)
         keys: list[Hashable] = [x.__code__, x.__module__]
         for name in sorted(names & set(x.__globals__)):
             value, key = self.read(x.__globals__[name])
             copy.__globals__[name] = value
             keys.append((name, key))
-            if _is_users_module(value):
+            if is_users_module(value):
                 read = sorted(attributes & set(vars(value)))
                 keys.append((*read, self._several([vars(value)[field] for field in read])[1]))
         for cell, new in zip(cells, copy.__closure__ or (), strict=True):
@@ -339,61 +336,3 @@ def _attributes(x: Any) -> dict[str, Any] | None:
 
 def _slot_names(slots: Any) -> tuple[str, ...]:
     return (slots,) if isinstance(slots, str) else tuple(slots)
-
-
-# --- the user's own code --------------------------------------------------------------------------
-def _package_folders() -> tuple[str, ...]:
-    """Folders of Python, of installed packages, and of vijax itself."""
-    paths = [*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages()]
-    folders = {
-        os.path.realpath(path) + os.sep
-        for path in paths
-        if path.rstrip("/").endswith(("packages", "python" + _VERSION))
-    }
-    folders.add(os.path.dirname(os.path.dirname(__file__)) + os.sep)
-    return tuple(sorted(folders))
-
-
-_VERSION = sysconfig.get_python_version()
-
-
-@functools.cache
-def _is_users_file(path: str) -> bool:
-    """True for a file outside installed packages, and for cells of a notebook."""
-    is_builtin = path.startswith("<frozen")
-    return not is_builtin and not os.path.realpath(path).startswith(_package_folders())
-
-
-def _is_users(module: str | None) -> bool:
-    """True for the name of a module outside installed packages."""
-    loaded = sys.modules.get(module or "")
-    path = getattr(loaded, "__file__", None)
-    if path is None:
-        return loaded is not None and loaded.__name__ == "__main__"
-    return _is_users_file(path)
-
-
-def _is_users_module(x: Any) -> bool:
-    """True for a module outside installed packages."""
-    return isinstance(x, types.ModuleType) and _is_users_file(getattr(x, "__file__", None) or "")
-
-
-@functools.cache
-def _read_names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
-    """Global names and attributes that code reads, including code of functions inside it."""
-    names = set()
-    attributes = set()
-    for part in _codes(code):
-        for instruction in dis.get_instructions(part):
-            if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-                names.add(instruction.argval)
-            elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
-                attributes.add(instruction.argval)
-    return frozenset(names), frozenset(attributes)
-
-
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
