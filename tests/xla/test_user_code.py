@@ -63,14 +63,14 @@ def program(tmp_path, monkeypatch):
     sys.modules.pop("a_users_program", None)
 
 
-@pytest.mark.parametrize("old, new", SAME)
+@pytest.mark.parametrize(("old", "new"), SAME)
 def test_what_computes_the_same_has_the_same_digest(program, old, new):
     assert PROGRAM.count(old)
     first = function_digest(program(PROGRAM).function)
     assert function_digest(program(PROGRAM.replace(old, new)).function) == first
 
 
-@pytest.mark.parametrize("old, new", OTHER)
+@pytest.mark.parametrize(("old", "new"), OTHER)
 def test_what_computes_something_else_has_another_digest(program, old, new):
     assert PROGRAM.count(old) == 1
     first = function_digest(program(PROGRAM).function)
@@ -96,7 +96,8 @@ def test_a_pickle_beside_a_changed_function_warns(program):
     program(PROGRAM.replace("SCALE * x", "SCALE + x"))
     made, (warning,) = read(text)
     assert not warnings_of_same
-    assert "made of function" in warning and "fit again" in warning
+    assert "made of function" in warning
+    assert "fit again" in warning
     np.testing.assert_allclose(made(1.0), (3.0 + 1.0 + 3.0) ** 2)
 
 
