@@ -9,6 +9,7 @@ from scipy import optimize, special, stats
 
 import vijax as vi
 from vijax.app.cli import main
+from vijax.models.formulas import form as forms
 from vijax.models.formulas import formula
 
 RNG = np.random.default_rng(4)
@@ -55,7 +56,9 @@ def at_random(text, **how):
 
     def whole(x):
         values = model.free.values_at(x)
-        return jnp.sum(jax.vmap(lambda rows: form.log_lik(values, rows))(data)), form.named(values)
+        return jnp.sum(jax.vmap(lambda rows: forms.log_lik(form, values, rows))(data)), form.named(
+            values
+        )
 
     of = jax.jit(jax.value_and_grad(whole, has_aux=True))
     return (
@@ -121,7 +124,7 @@ def test_the_prior_of_intercepts_is_at_the_means_of_columns():
     model = vi.glmm("y ~ x", TABLE, family="categorical", base="mid")
     form = model.density_form
     values = model.free.values_at(jnp.asarray(RNG.normal(size=4), jnp.float32))
-    both = jax.jit(lambda v: (form.log_prior(v), form.named(v)))(values)
+    both = jax.jit(lambda v: (forms.log_prior(form, v), form.named(v)))(values)
     named, laws, total = _floats(both[1]), model.priors, form.constant
     for level in ("low", "top"):
         centre = named[f"Intercept[{level}]"] + named[f"x[{level}]"] * TABLE["x"].mean()

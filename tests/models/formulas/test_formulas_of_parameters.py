@@ -10,6 +10,7 @@ from scipy import optimize, special, stats
 
 import vijax as vi
 from vijax.app.cli import main
+from vijax.models.formulas import form as forms
 from vijax.models.formulas import modelled
 
 RNG = np.random.default_rng(3)
@@ -29,8 +30,8 @@ def at_random_values(model, seed=0):
     form = model.density_form
     x = 0.3 * np.random.default_rng(seed).normal(size=model.free.variables.dim)
     values = jax.jit(model.free.values_at)(jnp.asarray(x))
-    log_liks = lambda values, data: jax.vmap(lambda rows: form.log_lik(values, rows))(data)
-    density = lambda values, data: (form.log_prior(values), jnp.sum(log_liks(values, data)))
+    log_liks = lambda values, data: jax.vmap(lambda rows: forms.log_lik(form, values, rows))(data)
+    density = lambda values, data: (forms.log_prior(form, values), jnp.sum(log_liks(values, data)))
     log_prior, log_lik = jax.jit(density)(values, model.data)
     log_lik = log_lik - len(model.design.y) * np.log(form.units.size)  # in the units of the data
     log_prior = log_prior + len(model.design.y) * np.log(form.units.size)

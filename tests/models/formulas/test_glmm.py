@@ -13,9 +13,10 @@ from scipy import integrate, optimize, special, stats
 import vijax as vi
 from tests.models.mixed_tables import CATTLE, SLEEP
 from tests.programs import compiled, names_since
+from vijax.models.formulas import form as forms
 from vijax.models.formulas import formula, priors
 from vijax.models.formulas.effects import integrals
-from vijax.models.formulas.form import correlation_factor
+from vijax.models.formulas.form.correlations import correlation_factor
 from vijax.models.formulas.glmm import ClassFamily, Family
 from vijax.models.formulas.laws import LAWS
 
@@ -244,7 +245,10 @@ def test_the_density_is_that_of_the_named_unknowns():
         x = jnp.asarray(RNG.normal(size=model.free.variables.dim) * 0.3)
         values = jax.jit(model.free.values_at)(x)
         both = jax.jit(
-            lambda v, d: (form.log_prior(v), jnp.sum(jax.vmap(lambda r: form.log_lik(v, r))(d)))
+            lambda v, d: (
+                forms.log_prior(form, v),
+                jnp.sum(jax.vmap(lambda r: forms.log_lik(form, v, r))(d)),
+            )
         )
         log_prior, log_lik = both(values, model.data)
         named = {name: float(value) for name, value in jax.jit(form.named)(values).items()}
@@ -424,8 +428,8 @@ def test_several_factors_are_a_dense_covariance_for_a_normal_law():
         model = vi.glmm("y ~ x + (x | g) + (1 | g:h)", TABLE)
         form, data = model.density_form, {name: jnp.asarray(x) for name, x in model.data.items()}
         of = jax.jit(
-            lambda x: form.log_lik(
-                model.free.values_at(x), {name: one[0] for name, one in data.items()}
+            lambda x: forms.log_lik(
+                form, model.free.values_at(x), {name: one[0] for name, one in data.items()}
             )
         )
         x = jnp.asarray(RNG.normal(size=model.free.variables.dim) * 0.4)
@@ -438,7 +442,7 @@ def test_several_factors_are_a_dense_covariance_for_a_normal_law():
         )
         keys = jax.random.split(jax.random.key(0), 4000)
         effects = jax.jit(
-            lambda keys: jax.lax.map(lambda key: form.draw_effects(values, data, key), keys)
+            lambda keys: jax.lax.map(lambda key: forms.draw_effects(form, values, data, key), keys)
         )(keys)
     sds = np.array([named["1|g_sigma"], named["x|g_sigma"]])
     rho = named["corr(1, x|g)"]
@@ -476,7 +480,9 @@ def test_several_factors_of_counts_are_laplace_and_their_gradient():
     with jax.enable_x64(True):
         model = vi.glmm("count ~ x + (1 | g) + (1 | h)", TABLE, family="poisson")
         form, data = model.density_form, {name: jnp.asarray(x)[0] for name, x in model.data.items()}
-        of = jax.jit(jax.value_and_grad(lambda x: form.log_lik(model.free.values_at(x), data)))
+        of = jax.jit(
+            jax.value_and_grad(lambda x: forms.log_lik(form, model.free.values_at(x), data))
+        )
         at = RNG.normal(size=model.free.variables.dim) * 0.3
         value, slope = of(jnp.asarray(at))
         named = jax.jit(lambda x: form.named(model.free.values_at(x)))
@@ -764,7 +770,7 @@ def test_ordered_categories_are_differences_of_logistic_laws():
     )
     form = model.density_form
     named, log_lik = jax.jit(
-        lambda v, d: (form.named(v), jnp.sum(jax.vmap(lambda r: form.log_lik(v, r))(d)))
+        lambda v, d: (form.named(v), jnp.sum(jax.vmap(lambda r: forms.log_lik(form, v, r))(d)))
     )(values, model.data)
     cuts = np.array([-np.inf, named["threshold[0]"], named["threshold[1]"], np.inf])
     eta = model.design.rows.x @ [float(named[label]) for label in model.design.labels]

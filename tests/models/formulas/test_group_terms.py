@@ -8,6 +8,7 @@ import pytest
 from scipy import optimize, stats
 
 import vijax as vi
+from vijax.models.formulas import form as forms
 
 RNG = np.random.default_rng(6)
 SIZE = 160
@@ -31,7 +32,10 @@ def named_and_log_lik(model, seed=0):
         jnp.asarray(np.random.default_rng(seed).normal(size=model.free.variables.dim) * 0.4)
     )
     form = model.density_form
-    program = lambda v, d: (form.named(v), jnp.sum(jax.vmap(lambda r: form.log_lik(v, r))(d)))
+    program = lambda v, d: (
+        form.named(v),
+        jnp.sum(jax.vmap(lambda r: forms.log_lik(form, v, r))(d)),
+    )
     named, log_lik = jax.jit(program)(values, model.data)
     return {name: float(x) for name, x in named.items()}, (
         float(log_lik) - SIZE * np.log(form.units.size)

@@ -8,7 +8,9 @@ import pytest
 from scipy import special, stats
 
 import vijax as vi
+from vijax.models.formulas import form as forms
 from vijax.models.formulas import formula
+from vijax.models.formulas.form.log_prior import intercepts_at_centre
 from vijax.models.structural.covariates import read_terms
 
 RNG = np.random.default_rng(4)
@@ -79,7 +81,10 @@ def named_and_log_lik(model, seed=0):
         jnp.asarray(np.random.default_rng(seed).normal(size=model.free.variables.dim) * 0.3)
     )
     form = model.density_form
-    program = lambda v, d: (form.named(v), jnp.sum(jax.vmap(lambda r: form.log_lik(v, r))(d)))
+    program = lambda v, d: (
+        form.named(v),
+        jnp.sum(jax.vmap(lambda r: forms.log_lik(form, v, r))(d)),
+    )
     named, log_lik = jax.jit(program)(values, model.data)
     return values, {name: float(x) for name, x in named.items()}, float(log_lik)
 
@@ -142,7 +147,7 @@ def test_the_intercept_has_its_prior_at_the_means_of_steps():
     expected += stats.dirichlet(np.full(3, 2.5)).logpdf(shares / shares.sum())
     _, degrees, scale = priors["sigma"]
     expected += stats.t.logpdf(named["sigma"] / scale, degrees) + np.log(2 / scale)
-    np.testing.assert_allclose(form.log_prior(values) - form.constant, expected, rtol=1e-4)
+    np.testing.assert_allclose(forms.log_prior(form, values) - form.constant, expected, rtol=1e-4)
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -215,7 +220,7 @@ def test_the_arguments_of_priors_are_at_the_means_of_steps_and_of_each_predictor
     fit = vi.fit(vi.ngvi(model), model.data, num_steps=2, key=jax.random.key(0))
     draws = model.draw_unknowns(fit, jax.random.key(1), 5)
     form = model.density_form
-    expected = jax.vmap(form._intercepts_at_centre)(draws.values)
+    expected = jax.vmap(lambda v: intercepts_at_centre(form, v))(draws.values)
     arguments = model.prior_arguments(draws)
     assert set(expected) == {"Intercept", "sigma_Intercept"}
     for name, x in expected.items():

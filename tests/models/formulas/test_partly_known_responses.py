@@ -11,6 +11,7 @@ import vijax as vi
 from tests.models.formulas.answers.made import drawn
 from vijax.app.cli import main
 from vijax.data.formulas.parser import parse
+from vijax.models.formulas import form as forms
 from vijax.models.formulas.answers import variance
 from vijax.models.formulas.formula import column_roles
 from vijax.models.formulas.laws import LAWS, partly_known
@@ -197,7 +198,7 @@ def log_lik_at(model, seed=0):
     form = model.density_form
     x = 0.3 * np.random.default_rng(seed).normal(size=model.free.variables.dim)
     values = jax.jit(model.free.values_at)(jnp.asarray(x))
-    total = lambda v, d: jnp.sum(jax.vmap(lambda rows: form.log_lik(v, rows))(d))
+    total = lambda v, d: jnp.sum(jax.vmap(lambda rows: forms.log_lik(form, v, rows))(d))
     log_lik = float(jax.jit(total)(values, model.data))
     named = {name: float(value) for name, value in jax.jit(form.named)(values).items()}
     size = form.units.size

@@ -9,6 +9,7 @@ import pytest
 from scipy import interpolate, optimize, stats
 
 import vijax as vi
+from vijax.models.formulas import form as forms
 from vijax.models.formulas import formula
 from vijax.models.structural.covariates import read_terms
 
@@ -142,7 +143,10 @@ def named_and_log_lik(model, seed=0):
         jnp.asarray(np.random.default_rng(seed).normal(size=model.free.variables.dim) * 0.3)
     )
     form = model.density_form
-    program = lambda v, d: (form.named(v), jnp.sum(jax.vmap(lambda r: form.log_lik(v, r))(d)))
+    program = lambda v, d: (
+        form.named(v),
+        jnp.sum(jax.vmap(lambda r: forms.log_lik(form, v, r))(d)),
+    )
     named, log_lik = jax.jit(program)(values, model.data)
     constant = -SIZE * np.log(form.units.size)  # the density is in units of size one
     return {name: float(x) for name, x in named.items()}, float(log_lik) + constant

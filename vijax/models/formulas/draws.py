@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from vijax.models.formulas.form import Form
+from vijax.models.formulas.form import Form, FormFunction, draw_effects, draw_response, row_log_prob
 
 
 class Draws(NamedTuple):
@@ -54,7 +54,7 @@ def effects_of_groups(form: Form) -> Callable[..., Any]:
 
     def effects(values: Any, data: Any, key: Any) -> Any:
         keys = jax.random.split(key, len(jax.tree.leaves(values)[0]))
-        draw = lambda values_and_key: form.draw_effects(values_and_key[0], data, values_and_key[1])
+        draw = lambda values_and_key: draw_effects(form, values_and_key[0], data, values_and_key[1])
         return jax.lax.map(draw, (values, keys))
 
     return effects
@@ -63,7 +63,7 @@ def effects_of_groups(form: Form) -> Callable[..., Any]:
 def log_likelihoods(form: Form) -> Callable[..., Any]:
     """(parameters, predictors, numbers of rows by draw, those of all draws) -> log likelihoods of
     rows, (S, N)."""
-    by_row = jax.vmap(form.row_log_prob, (None, 0, 0))
+    by_row = jax.vmap(FormFunction(form, row_log_prob), (None, 0, 0))
 
     def log_liks(aux: Any, eta: Any, moved: Any, shared: Any) -> Any:
         by_draw = jax.vmap(lambda aux, eta, moved: by_row(aux, {**shared, **moved}, eta))
@@ -75,7 +75,7 @@ def log_likelihoods(form: Form) -> Callable[..., Any]:
 def draw_responses(form: Form) -> Callable[..., Any]:
     """(parameters, predictors, key, trials) -> responses of rows, (S, N). All rows of a draw share
     one key, so that a row has the same draws alone and among others."""
-    by_row = jax.vmap(form.draw_response, (None, 0, None, 0))
+    by_row = jax.vmap(FormFunction(form, draw_response), (None, 0, None, 0))
 
     def responses(aux: Any, eta: Any, key: Any, trials: Any) -> Any:
         by_draw = jax.vmap(lambda aux, key, eta: by_row(aux, {"trials": trials}, key, eta))

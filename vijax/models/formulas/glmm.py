@@ -17,7 +17,7 @@ from vijax.data.formulas.design_columns import Functions
 from vijax.data.schema.typed_columns import TypedTable
 from vijax.models.energies.density import density
 from vijax.models.formulas import formula as reader
-from vijax.models.formulas.form import Form, FormFunction, make_form
+from vijax.models.formulas.form import Form, FormFunction, log_lik, log_prior, make_form
 from vijax.models.formulas.glmm_model import Glmm
 from vijax.models.formulas.laws import LAWS, Law
 from vijax.models.formulas.nearby import NearMode
@@ -231,9 +231,9 @@ def _make_model(
     """The model of a density, with its data and its queries."""
     plain = density(
         form.variables(),
-        log_prior=FormFunction(form, "log_prior"),
-        log_lik=FormFunction(form, "log_lik"),
-        derived=FormFunction(form, "named"),
+        log_prior=FormFunction(form, log_prior),
+        log_lik=FormFunction(form, log_lik),
+        derived=FormFunction(form, Form.named),
     )
     rows = rows_in_units(design, law, form, weights)
     data = to_data(rows, form, [term.groups for term in form.terms])

@@ -28,7 +28,7 @@ from vijax.models.formulas.draws import (
     log_likelihoods,
     plus_products,
 )
-from vijax.models.formulas.form import COEFFICIENTS, Form
+from vijax.models.formulas.form import COEFFICIENTS, Form, FormFunction, prior_arguments
 from vijax.models.formulas.formula import Design, Rows, WhereNew
 from vijax.models.formulas.groups import NewLevels
 from vijax.models.formulas.laws import LAWS, Law
@@ -193,7 +193,7 @@ class Glmm(Answers, Model):
     def prior_arguments(self, draws: Draws) -> dict[str, Float[np.ndarray, " S"]]:
         """The numbers of which the priors are, at draws, by name: the unknowns, but intercepts and
         cutpoints at the means of all columns."""
-        read = lambda _: quick_jit(jax.vmap(self.density_form.prior_arguments))
+        read = lambda _: quick_jit(jax.vmap(FormFunction(self.density_form, prior_arguments)))
         arguments = cached_program(self.log_density, "prior arguments", read)(draws.values)
         return {name: np.asarray(x, float) for name, x in arguments.items()}
 

@@ -18,7 +18,15 @@ from vijax.models.formulas.effects import interpolated
 from vijax.models.formulas.effects.crossed_normal import sparse_columns
 from vijax.models.formulas.effects.drawn_on_host import Unknowns, draw
 from vijax.models.formulas.effects.on_host import HostSums
-from vijax.models.formulas.form import AUX, COEFFICIENTS, SDS, Form, FormFunction
+from vijax.models.formulas.form import (
+    AUX,
+    COEFFICIENTS,
+    SDS,
+    Form,
+    FormFunction,
+    interpolated_log_lik,
+    log_prior,
+)
 from vijax.models.formulas.formula import Rows
 from vijax.xla.compiler import cached_program, quick_jit
 from vijax.xla.precision import enable_x64
@@ -66,9 +74,9 @@ class NearMode:
         form = dataclasses.replace(self.form, constant=0.0)
         model = density(
             form.variables(),
-            log_prior=FormFunction(form, "log_prior"),
-            log_lik=FormFunction(form, "interpolated_log_lik"),
-            derived=FormFunction(form, "named"),
+            log_prior=FormFunction(form, log_prior),
+            log_lik=FormFunction(form, interpolated_log_lik),
+            derived=FormFunction(form, Form.named),
         )
         dtype = jnp.result_type(float)
         rows = {name: np.asarray(values, dtype) for name, values in interpolation.rows.items()}

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from vijax.checks import require
 from vijax.contract.queries import Generative
-from vijax.models.formulas.form import Form
+from vijax.models.formulas.form import Form, draw_effects, draw_response, eta_without_effects
 from vijax.models.formulas.formula import Design
 from vijax.models.formulas.laws import LAWS
 from vijax.models.formulas.weighted import row_copies
@@ -61,12 +61,12 @@ def responses(
             training_effects = _training_effects(form)(values, layout["data"], key_effects)
             names = [term.name for term in form.terms]
             effects = {**dict(zip(names, training_effects, strict=True)), **effects}
-        eta = form.eta(values, layout["rows"])
+        eta = eta_without_effects(form, values, layout["rows"])
         for i, term in enumerate(form.terms):
             u = effects[term.name] / jnp.asarray(form.effect_units(i), eta.dtype)
             u = form.effects_per_predictor(u[layout["rows"][f"group{i}"]], i)
             eta = eta + jnp.einsum("nd,ndc->nc", layout["rows"][f"z{i}"], u).reshape(eta.shape)
-        y = form.draw_response(form.aux(values), layout["rows"], key_data, eta)
+        y = draw_response(form, form.aux(values), layout["rows"], key_data, eta)
         if base is None:
             return y
         return jnp.asarray(base[copies()], y.dtype) + form.units.size * y
@@ -95,7 +95,7 @@ def _training_effects(form: Form) -> Callable[..., Any]:
     """Effects of the groups of training. Draws of the unknowns are taken one after another, since
     all at once would fill the memory."""
     return jax.custom_batching.sequential_vmap(
-        lambda values, data, key: form.draw_effects(values, data, key)
+        lambda values, data, key: draw_effects(form, values, data, key)
     )
 
 

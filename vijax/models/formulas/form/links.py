@@ -1,0 +1,20 @@
+"""Links of parameters with formulas: logarithm, and log odds of a probability."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from vijax.models.formulas.laws import SUPPORTS
+
+LARGEST_LOG, LARGEST_LOGIT = 40.0, 15.0
+"""Largest predictors of parameters, by absolute value: float32 holds the square of e^40, and tells
+sigmoid(15) from one."""
+
+
+def inverse_link(name: str, eta: Any, xp: Any = jnp) -> Any:
+    """A parameter of a law with this predictor; `xp` is `jax.numpy` or `numpy`."""
+    if SUPPORTS.get(name) == "unit interval":
+        return 1 / (1 + xp.exp(-xp.clip(eta, -LARGEST_LOGIT, LARGEST_LOGIT)))
+    return xp.exp(xp.clip(eta, -LARGEST_LOG, LARGEST_LOG))
