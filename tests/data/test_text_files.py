@@ -5,7 +5,7 @@ import json
 import pytest
 
 from vijax.data.tables.formats import Dialect
-from vijax.data.texts.text_files import column_texts, text_folder, text_lines
+from vijax.data.texts.text_files import column_texts, jsonl_records, text_folder, text_lines
 
 jsonl, csv_rows, parquet = (
     functools.partial(column_texts, kind) for kind in ("jsonl", "csv", "parquet")
@@ -79,6 +79,7 @@ def test_parquet(tmp_path):
             r"x\.jsonl:2: expected a JSON object, got '{\"text\": '",
         ),
         (jsonl, "x.jsonl", '["a"]\n', r"x\.jsonl:1: expected a JSON object"),
+        (jsonl, "x.jsonl", '{"text": "a", "text": "b"}\n', r"the key 'text' stands twice"),
         (
             jsonl,
             "x.jsonl",
@@ -163,3 +164,11 @@ def test_unreadable_files(tmp_path):
     (tmp_path / "x.txt.gz").write_bytes(gzip.compress(b"some text" * 999)[:-12])
     with pytest.raises(ValueError, match=r"x\.txt\.gz: expected whole gzip data"):
         list(text_lines(tmp_path / "x.txt.gz"))
+
+
+def test_whole_numbers_of_json_are_one_label_however_written(tmp_path):
+    lines = ['{"text": "a", "n": 1}', '{"text": "b", "n": 1.0}', '{"text": "c", "n": 1e0}']
+    large = '{"text": "d", "n": 12345678901234567}'
+    path = write(tmp_path / "x.jsonl", "\n".join([*lines, large, '{"text": "e", "n": 1.5}']))
+    numbers = [row["n"] for *_, row in jsonl_records(path).rows(None)]
+    assert list(map(repr, numbers)) == ["1", "1", "1", "12345678901234567", "1.5"]

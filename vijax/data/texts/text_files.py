@@ -247,7 +247,7 @@ def read_title(value: Any) -> str:
 
 def _json_object(line: str, where: str) -> dict:
     try:
-        row = json.loads(line)
+        row = json.loads(line, object_pairs_hook=_different_keys, parse_float=_json_number)
     except (ValueError, RecursionError) as error:
         remedy = "correct the line; each must be one JSON object"
         actual = f"{line[:40]!r} ({getattr(error, 'msg', error)})"
@@ -255,6 +255,28 @@ def _json_object(line: str, where: str) -> dict:
     if not isinstance(row, dict):
         raise fail(where, "a JSON object", f"{line[:40]!r}", f'write {{"{DEFAULT_COLUMN}": "..."}}')
     return row
+
+
+def _different_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of its keys and values; ValueError for a key twice, whose first value would be
+    lost."""
+    names = [name for name, _ in pairs]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"the key {repeated[0]!r} stands twice")
+    return dict(pairs)
+
+
+def _json_number(text: str) -> int | float:
+    """A number with a point; a whole one as an integer, so that 1 and 1.0 are one label."""
+    number = float(text)
+    if number.is_integer() and abs(number) < EXACT_INTEGERS:
+        return int(number)
+    return number
+
+
+EXACT_INTEGERS = 2.0**53
+"""Below it, floats tell all integers apart."""
 
 
 def _check_only_column(name: str, path: Path, where: str, notes: Notes | None) -> None:

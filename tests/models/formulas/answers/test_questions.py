@@ -352,3 +352,21 @@ def test_values_of_monotone_terms_are_levels_as_they_rise():
     np.testing.assert_allclose(found.draws, np.stack(steps, 1), rtol=1e-6, atol=1e-9)
     contrasts = ["big - small", "huge - small", "1 - 0", "2 - 1"]
     assert found.labels["contrast"].tolist() == contrasts
+
+
+def test_steps_of_slopes_stay_within_the_values_of_training():
+    model = vi.glmm("y ~ h + bs(x, df=5)", TABLE)
+    draws = drawn(model)
+    ends = {name: TABLE[name][[TABLE["x"].argmin(), TABLE["x"].argmax()]] for name in "hx"}
+    slopes = ask(model, draws, "x", slope=True, newdata=ends, average=False)
+    assert not any("beyond" in note for note in slopes.notes)
+    step = 1e-4 * np.array([1, -1])
+    inwards = {**ends, "x": ends["x"] + step}
+    here, near = (
+        ask(model, draws, newdata=rows, average=False).draws.reshape(7, 2)
+        for rows in (ends, inwards)
+    )
+    np.testing.assert_allclose(slopes.draws, (near - here) / step, rtol=2e-3, atol=1e-3)
+    outside = {**ends, "x": ends["x"] + np.array([-0.2, 0.2])}
+    slopes = ask(model, draws, "x", slope=True, newdata=outside, average=False)
+    assert any("beyond" in note for note in slopes.notes)

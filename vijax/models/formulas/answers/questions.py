@@ -104,15 +104,17 @@ class Scene:
             return list(dict.fromkeys((*self.by, *self.grid.columns)))
         return []
 
-    def read(self, table: TypedTable) -> Rows:
-        """Rows of a table; their remarks are noted."""
+    def read(self, table: TypedTable, is_step: bool = False) -> Rows:
+        """Rows of a table; their remarks are noted. A step of a derivative from the rows says
+        nothing about them."""
         rows = self.model.design.read_rows(table)
-        if self.means.groups == "same":
+        if self.means.groups != "same":
+            rows = _clear_group_remarks(rows)
+        elif not is_step:
             for new in rows.new_levels:
                 self.remarks[f"{new}: their effects are drawn from the law of groups."] = None
-        else:
-            rows = _clear_group_remarks(rows)
-        self.remarks |= dict.fromkeys(rows.notes)
+        if not is_step:
+            self.remarks |= dict.fromkeys(rows.notes)
         return rows
 
     def cell_weights(self) -> Float[np.ndarray, " N"]:
@@ -294,10 +296,12 @@ def _all(settings: Settings) -> range:
 
 def _set_rows(scene: Scene, settings: Settings, i: int) -> Rows:
     """The rows of one setting. Derivatives keep the groups of the rows as they are."""
-    rows = scene.read(settings.make[i](scene.grid.table))
-    if settings.steps is None or settings.variable.name not in group_columns(scene.model):
-        return rows
+    if settings.steps is None:
+        return scene.read(settings.make[i](scene.grid.table))
     original = scene.read(scene.grid.table)
+    rows = scene.read(settings.make[i](scene.grid.table), is_step=True)
+    if settings.variable.name not in group_columns(scene.model):
+        return rows
     return rows._replace(groups=original.groups, new_levels=original.new_levels)
 
 
