@@ -26,7 +26,7 @@ import vijax as vi
 from vijax.data import synthetic
 from vijax.growing import laps
 from vijax.growing.slots import slot_axes
-from vijax.inference.compose import initial_state
+from vijax.inference.step import initial_state
 from vijax.models import emission
 
 sys.path.insert(0, str(Path(__file__).parent / "quality"))

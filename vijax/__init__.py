@@ -89,8 +89,9 @@ from vijax.inference import (
     step_size,
     update,
 )
-from vijax.inference.compose import Algorithm, Info, Result, State, compose
+from vijax.inference.compose import Algorithm, compose
 from vijax.inference.learning import learn
+from vijax.inference.state import Info, Result, State
 from vijax.inference.wrappers.axis import over_axis
 from vijax.inference.wrappers.beside import averaged, warm
 from vijax.inference.wrappers.sized import part_of, whole

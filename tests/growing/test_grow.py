@@ -20,7 +20,8 @@ from vijax.growing.proposals import merge_gains
 from vijax.growing.slots import slot_axes
 from vijax.growing.task import prepare
 from vijax.growing.trials import Record, try_candidate
-from vijax.inference.compose import build_algorithm, initial_state
+from vijax.inference.compose import build_algorithm
+from vijax.inference.step import initial_state
 from vijax.models.emission import bernoulli, unit_gaussian
 from vijax.xla.precision import enable_x64
 

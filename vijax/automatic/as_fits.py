@@ -14,8 +14,9 @@ from vijax.fitting.result import Fit
 from vijax.fitting.status import Status
 from vijax.free_algorithms import advi, ngvi
 from vijax.inference import guides
-from vijax.inference.compose import Algorithm, State
+from vijax.inference.compose import Algorithm
 from vijax.inference.guides import Z
+from vijax.inference.state import State
 from vijax.models.energies.density import with_guide
 from vijax.verdict.report import Ended, Report
 from vijax.xla import keys

@@ -43,8 +43,9 @@ from vijax.fitting.resumed import first_state, resume_state
 from vijax.fitting.room import check_room
 from vijax.fitting.status import FAILED, DivergedError, SkippedStepsWarning, Status, skipped_text
 from vijax.fitting.step_infos import InfoTables
-from vijax.inference.compose import Algorithm, State
+from vijax.inference.compose import Algorithm
 from vijax.inference.spec import Spec
+from vijax.inference.state import State
 from vijax.inference.stopping import (
     CHECK_EVERY,
     next_look,

@@ -20,7 +20,7 @@ from vijax.contract.model import Hyper
 from vijax.data.loader import ArrayLoader, Loader
 from vijax.fitting.restarts import update_runs
 from vijax.fitting.step_infos import InfoTables
-from vijax.inference.compose import Info, State
+from vijax.inference.state import Info, State
 from vijax.inference.stopping import CHECK_EVERY, observed
 from vijax.xla.compiler import cached_program, count_numbers, step_jit, training_jit
 from vijax.xla.random_bits import fused_key

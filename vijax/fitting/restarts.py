@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from vijax.inference.compose import Algorithm, Info, State
+from vijax.inference.compose import Algorithm
+from vijax.inference.state import Info, State
 from vijax.inference.stopping import UNSEEN, Watch
 from vijax.xla.compiler import cached_program, quick_jit
 

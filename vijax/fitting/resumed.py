@@ -28,8 +28,9 @@ from vijax.fitting.restarts import Many, update_runs
 from vijax.fitting.start import copy_state, start
 from vijax.fitting.status import ForgottenWarning
 from vijax.inference.bound import add_context
-from vijax.inference.compose import Algorithm, State
+from vijax.inference.compose import Algorithm
 from vijax.inference.spec import Spec
+from vijax.inference.state import State
 from vijax.inference.stopping import UNSEEN
 from vijax.inference.wrappers.sized import takes_all
 from vijax.inference.wrappers.wrapper import Wrapper

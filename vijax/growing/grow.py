@@ -25,7 +25,8 @@ from vijax.growing.present import Present, begin, settle
 from vijax.growing.proposals import Proposal
 from vijax.growing.task import prepare
 from vijax.growing.trials import Record
-from vijax.inference.compose import Algorithm, initial_state
+from vijax.inference.compose import Algorithm
+from vijax.inference.step import initial_state
 
 LEAST_SLOTS = 8
 """Slots at the start, at least, unless they are set."""

@@ -17,7 +17,8 @@ from vijax.contract.init import Context
 from vijax.families import Categorical, MarkovChain, Product
 from vijax.growing import restarts
 from vijax.growing.slots import Axes, add_messages, count_observations, map_messages, score
-from vijax.inference.compose import Algorithm, initial_state
+from vijax.inference.compose import Algorithm
+from vijax.inference.step import initial_state
 from vijax.models.energies.energy import model_energy
 from vijax.xla.compiler import cached_program, count_numbers, once_jit, step_jit
 

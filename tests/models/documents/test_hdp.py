@@ -14,7 +14,7 @@ import vijax as vi
 from vijax.contract.batch import Documents, Minibatch
 from vijax.families.discrete.stick_breaking import mean_weights
 from vijax.families.scalar.beta import BetaStats
-from vijax.inference.compose import initial_state
+from vijax.inference.step import initial_state
 from vijax.models.documents.hdp import _tangent_gap, hdp, tables
 from vijax.xla.precision import enable_x64
 

@@ -13,7 +13,7 @@ from vijax.app.plan.plan import Plan
 from vijax.fitting.status import Status
 from vijax.growing.grow import grow
 from vijax.growing.proposals import Proposal
-from vijax.inference.compose import initial_state
+from vijax.inference.step import initial_state
 
 HOLD = {"num_components": "rows", "num_states": "steps", "num_topics": "words"}
 """What a slot holds, by the setting that is the number of slots."""
