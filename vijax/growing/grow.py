@@ -16,6 +16,7 @@ from vijax.algorithms import cavi
 from vijax.arguments import Size
 from vijax.checks import check_key, require, require_integers, require_on_host
 from vijax.contract.model import Model
+from vijax.families import Product
 from vijax.fitting.fingerprint import mark_words
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.result import Fit
@@ -26,6 +27,8 @@ from vijax.growing.proposals import Proposal
 from vijax.growing.task import prepare
 from vijax.growing.trials import Record
 from vijax.inference.compose import Algorithm
+from vijax.inference.spec import Spec
+from vijax.inference.state import State
 from vijax.inference.step import initial_state
 
 LEAST_SLOTS = 8
@@ -147,13 +150,18 @@ def _finish(fit: Present, record: Record) -> Fit:
     columns = zip(*record.proposals, strict=True)
     trace = {name: _column(name, x) for name, x in zip(Proposal._fields, columns, strict=True)}
     steps = np.cumsum(trace["laps"])
-    state = initial_state(spec, tree.as_arrays(spec.model.hyper), fit.posterior)
+    state = state_at(spec, fit.posterior)
     state = state._replace(step=jnp.asarray(steps[-1], jnp.int32))
     vocabulary = fit.task.vocabulary
     if vocabulary is not None:
         state = state._replace(data=jnp.asarray(mark_words(vocabulary)))
     alg = fit.task.algorithm(fit.task.make(fit.num_slots))
     return Fit(alg, state, {"step": steps, **trace}, record.status, vocabulary=vocabulary)
+
+
+def state_at(spec: Spec, posterior: Product) -> State:
+    """The state of step 0 at a posterior, by which an algorithm goes on from there."""
+    return initial_state(spec, tree.as_arrays(spec.model.hyper), posterior)
 
 
 def _column(name: str, values: Sequence[Any]) -> np.ndarray:

@@ -10,12 +10,13 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from vijax.contract.batch import Minibatch
 from vijax.contract.general import general
 from vijax.contract.model import Hyper, LocalElbo, Model
 from vijax.families import Product
+from vijax.families.base import as_array
 from vijax.inference.spec import Spec
 from vijax.xla.compiler import cached_program, count_numbers, quick_jit, step_jit
 from vijax.xla.random_bits import fused_key
@@ -114,6 +115,14 @@ def read_locals(model: Model, stats: PyTree, elbo: LocalElbo, key: PRNGKeyArray)
 def read_bounds(model: Model, stats: PyTree, elbo: LocalElbo, key: PRNGKeyArray) -> PyTree:
     """The bounds of the groups."""
     return elbo.per_group
+
+
+def group_bounds(
+    spec: Spec, hyper: Hyper, posterior: Product, data: PyTree, key: PRNGKeyArray
+) -> Float[np.ndarray, " groups"]:
+    """Bounds on the log densities of held-out groups: locals are inferred, the globals fixed."""
+    batch = Minibatch(jax.tree.map(as_array, data), None)
+    return np.asarray(infer(read_bounds, spec, hyper, posterior, batch, key), np.float64)
 
 
 @dataclasses.dataclass(frozen=True)

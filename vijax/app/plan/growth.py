@@ -7,13 +7,11 @@ from typing import Any
 
 import jax
 
-from vijax import tree
 from vijax.app.plan.config import Config, ConfigError
 from vijax.app.plan.plan import Plan
 from vijax.fitting.status import Status
-from vijax.growing.grow import grow
+from vijax.growing.grow import grow, state_at
 from vijax.growing.proposals import Proposal
-from vijax.inference.step import initial_state
 
 HOLD = {"num_components": "rows", "num_states": "steps", "num_topics": "words"}
 """What a slot holds, by the setting that is the number of slots."""
@@ -59,5 +57,4 @@ def first_state(plan: Plan, say: Any) -> Any:
         f"Moves: {fit.trace['in_use'][-1]} {setting_name.removeprefix('num_')} of {size} hold "
         f"{HOLD[setting_name]}"
     )
-    spec = plan.algorithm.spec
-    return initial_state(spec, tree.as_arrays(spec.model.hyper), fit.posterior)
+    return state_at(plan.algorithm.spec, fit.posterior)

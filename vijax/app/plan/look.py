@@ -24,7 +24,7 @@ from vijax.data.reading.checks import DataError, Notes, listed, nearest
 from vijax.data.reading.download import fetch, is_url
 from vijax.data.reading.files import path_kind
 from vijax.data.schema.labels import label_name
-from vijax.data.schema.name_words import words_of_name
+from vijax.data.schema.name_words import is_called_a_time, words_of_name
 from vijax.data.schema.typed_columns import typed_table
 from vijax.data.tables.columns import (
     Columns,
@@ -39,7 +39,6 @@ from vijax.data.tables.graph import is_name_of_counts
 from vijax.data.tables.order import find_order
 from vijax.data.tables.table import OF_NUMBERS, number_hint
 from vijax.data.tables.table_files import read_columns
-from vijax.data.tables.time_names import is_called_a_time
 from vijax.data.texts.text_files import DEFAULT_COLUMN, RECORDS
 from vijax.data.texts.words import find_words, normalise
 

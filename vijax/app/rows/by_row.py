@@ -12,12 +12,10 @@ from jaxtyping import Float, PRNGKeyArray, PyTree
 from vijax.app.rows.times import times_ahead
 from vijax.app.sources.listing import Drawing, FittedRun, RowResults, Tell
 from vijax.app.sources.tables import design, padded_sequences, values
-from vijax.contract.batch import Minibatch
 from vijax.data.tables.table import Table
 from vijax.evaluate.score import ratio_estimate
-from vijax.families.base import as_array
 from vijax.fitting.result import Fit
-from vijax.predict.questions import infer, read_bounds
+from vijax.predict.questions import group_bounds
 
 BLOCK = 16_384
 """Rows per block."""
@@ -208,8 +206,5 @@ def sequences(number: int) -> str:
 
 
 def bounds(fit: Fit, data: PyTree, key: Any) -> Float[np.ndarray, " groups"]:
-    """Bounds on the log densities of held-out groups: locals are inferred, the globals fixed."""
-    spec = fit.alg.spec
-    batch = Minibatch(jax.tree.map(as_array, data), None)
-    per_group = infer(read_bounds, spec, fit.state.hyper, fit.posterior, batch, key)
-    return np.asarray(per_group, np.float64)
+    """Bounds on the log densities of held-out groups."""
+    return group_bounds(fit.alg.spec, fit.state.hyper, fit.posterior, data, key)

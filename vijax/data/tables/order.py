@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from vijax.data.reading.checks import DataError, Notes, fail, listed
+from vijax.data.schema.name_words import part_of_date
 from vijax.data.tables import dates
 from vijax.data.tables.columns import Columns, RowName
 from vijax.data.tables.rows_in_time import NUMBER, GroupedRows, Order, RowsInTime, TimedRows
@@ -28,7 +29,6 @@ from vijax.data.tables.time_columns import (
     unclear_day,
     unread_times,
 )
-from vijax.data.tables.time_names import part_of_date
 
 
 class MissingTimes(DataError):

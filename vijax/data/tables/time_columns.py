@@ -9,10 +9,7 @@ from jaxtyping import Real
 
 from vijax.data.reading.checks import fail
 from vijax.data.reading.parquet_values import EXACT
-from vijax.data.tables import dates
-from vijax.data.tables.columns import RowName, are_missing, as_numbers, not_numbers
-from vijax.data.tables.rows_in_time import NUMBER, GroupedRows
-from vijax.data.tables.time_names import (
+from vijax.data.schema.name_words import (
     CLOCKS,
     COUNTERS,
     PARTS,
@@ -22,6 +19,9 @@ from vijax.data.tables.time_names import (
     plain_name,
     sounds_of_time,
 )
+from vijax.data.tables import dates
+from vijax.data.tables.columns import RowName, are_missing, as_numbers, not_numbers
+from vijax.data.tables.rows_in_time import NUMBER, GroupedRows
 
 LEAST_USUAL = 0.5
 """Least share of cells of one format by which the other cells are taken for mistakes."""
