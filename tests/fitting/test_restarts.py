@@ -71,3 +71,13 @@ def test_each_restart_has_draws_of_its_own_and_the_last_objectives_are_kept_in_o
     assert np.all(np.ptp(told, axis=1) > 1e-3)
     np.testing.assert_array_equal(state.recent[:, -3:], np.transpose(told))
     assert np.all(state.recent[:, : WINDOW - 3] == np.inf)
+
+
+def test_equal_starts_are_told_at_the_line_of_the_caller():
+    coin = vi.model(
+        prior=vi.Product({"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}),
+        local_elbo=lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None),
+    )
+    with pytest.warns(UserWarning, match="restarts: all 2 runs begin") as warnings:
+        vi.fit(vi.cavi(coin), np.ones(3, np.float32), key=KEY, num_steps=1, restarts=2)
+    assert [warning.filename for warning in warnings] == [__file__]

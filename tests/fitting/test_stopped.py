@@ -187,7 +187,7 @@ def test_a_conjugate_fit_that_is_stopped_says_how_to_go_on(monkeypatch):
         def __exit__(self, *why):
             return self.entered.__exit__(*why)
 
-    monkeypatch.setattr(sys.modules["vijax.fitting.fit"], "interrupt_flag", pressed_at_once)
+    monkeypatch.setattr(sys.modules["vijax.fitting.chunks"], "interrupt_flag", pressed_at_once)
     fit = vi.auto(coin, jnp.array([1.0, 0.0, 1.0] * 9), key=KEY)
     assert fit.status is vi.Status.INTERRUPTED
     assert fit.verdict.startswith("Stopped early, by Ctrl-C. Go on with vijax.fit(fit.alg")

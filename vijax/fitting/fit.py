@@ -1,14 +1,11 @@
-"""The fitting loop: chunks of compiled steps; progress, held-out scores, stopping and callbacks
-between them."""
+"""The fit of an algorithm to data: arguments are checked, a state is made or resumed, chunks of
+compiled steps run, and the result is judged."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import itertools
-import time
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -20,8 +17,20 @@ from jaxtyping import PRNGKeyArray
 from vijax import tree
 from vijax.arguments import Positive, Size
 from vijax.checks import check_key, require_on_host
+from vijax.contract.model import Hyper
 from vijax.data.loader import Loader, as_loader, loader_words
 from vijax.data.schema.named_columns import find_names
+from vijax.fitting.chunks import (
+    Advance,
+    Callback,
+    Chunks,
+    Pace,
+    Progress,
+    Rule,
+    best_run,
+    concatenate,
+    run_chunks,
+)
 from vijax.fitting.fit_arguments import (
     check_batches,
     check_enough,
@@ -34,26 +43,17 @@ from vijax.fitting.fit_arguments import (
     warn_of_far_prior,
     warn_of_many_devices,
 )
-from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.judge import Judge
-from vijax.fitting.loop import look_every, most_steps, run_chunk, runs_of_one_shape, stack
-from vijax.fitting.restarts import Many, best, many, one_run, update_runs, warn_of_equal_starts
+from vijax.fitting.loop import run_chunk
+from vijax.fitting.restarts import Many, many, update_runs, warn_of_equal_starts
 from vijax.fitting.result import Fit
 from vijax.fitting.resumed import first_state, resume_state
 from vijax.fitting.room import check_room
 from vijax.fitting.status import FAILED, DivergedError, SkippedStepsWarning, Status, skipped_text
-from vijax.fitting.step_infos import InfoTables
 from vijax.inference.compose import Algorithm
 from vijax.inference.spec import Spec
 from vijax.inference.state import State
-from vijax.inference.stopping import (
-    CHECK_EVERY,
-    next_look,
-    record_checks,
-    remaining_gain,
-    watch,
-    window_of,
-)
+from vijax.inference.stopping import watch, window_of
 from vijax.inference.wrappers.wrapper import generalize
 from vijax.scale.by_topic import put_by_topic, split_topics
 from vijax.scale.lost import fail_together, name_lost_process
@@ -62,54 +62,8 @@ from vijax.scale.steps import on_mesh
 from vijax.topics.decision import choose_steps
 from vijax.verdict.improper import report_improper
 from vijax.xla import keys
-from vijax.xla.precision import enable_x64
 
-
-class Progress(NamedTuple):
-    """The argument of callbacks between chunks.
-
-    Attributes:
-      step: steps done, since the state was made.
-      num_steps: steps of the whole run.
-      steps_per_epoch: steps in one pass over the data.
-      state: the present state (with restarts: the state of the best run); *donated* to the next
-          chunk, so copy what you keep.
-      trace: named arrays, one entry for each step since the last call.
-      num_groups_seen: groups that this call of `fit` has read.
-      num_words_seen: words that it has read, or None.
-      elapsed_s: seconds since its first step.
-      num_groups: groups in the data set.
-      num_words: words in the data set, or None.
-      alg: the algorithm.
-      stopping: True at the last call: the run ends here, for whatever reason.
-      whole: the argument by which `vijax.fit(..., state=)` resumes: `state`, or the states of all
-          restarts.
-      gain: the remaining relative gain of the objective, which is compared with `tol`; infinite
-        before it was first judged, None without `tol`.
-    """
-
-    step: int
-    num_steps: int
-    steps_per_epoch: int
-    state: State
-    trace: dict[str, np.ndarray]
-    num_groups_seen: float
-    num_words_seen: float | None
-    elapsed_s: float
-    num_groups: int
-    num_words: int | None
-    alg: Algorithm
-    stopping: bool
-    whole: Any
-    gain: float | None = None
-
-    @property
-    def num_skipped(self) -> int:
-        """Steps skipped since step 0, because their value or gradient was not finite."""
-        return int(self.state.num_skipped)
-
-
-Callback = Callable[[Progress], bool | None]
+__all__ = ["Callback", "DivergedError", "Fit", "Progress", "Status", "fit"]
 
 
 def fit(
@@ -216,48 +170,23 @@ def fit(
     >>> float(run.posterior["bias"].mean()), run.status.name
     (0.6666666865348816, 'FINISHED')
     """
-    _check_call(alg, data, key, state, hyper)
-    if mesh is None:
-        warn_of_many_devices(data)
-    else:
-        on_mesh(alg, mesh)  # raises where the algorithm cannot run on a mesh
+    _check_call(alg, data, key, state, hyper, mesh)
     key_init, key_run, seed = keys.run_keys(key)
-    spec = alg.spec
     with fail_together(is_shared(mesh)):
-        source = as_loader(
-            data, spec.model, batch_size, int(seed), spec.messages.num_parts, usual_words(alg)
-        )
-        check_enough(spec.model, source)
-        check_room(spec.model, source)
+        source = _open_source(alg, data, batch_size, int(seed))
         if state is None:
-            warn_of_far_prior(spec, source)
+            warn_of_far_prior(alg.spec, source)
         alg = choose_steps(alg, source, state)
         loader = _wrapped_loader(alg, source)
         total = count_steps(num_epochs, num_steps, loader)
-        check_restarts(restarts, state)
-        check_hyper(hyper, spec.model, state)
-        check_batches(alg, loader, total)
-        shared_alg, constants = generalize(alg)
-        runs = shared_alg if restarts == 1 else many(shared_alg, restarts)
-        starting = _split_starts(shared_alg, mesh, restarts)
-        points = tree.as_arrays({**spec.model.hyper, **(hyper or {})})
-        if state is None:
-            state = first_state(starting, loader, key_init, points, constants)
-            if not spec.draws:
-                warn_of_equal_starts(state)
-        else:
-            state = put_by_topic(spec.model, mesh, state)
-            state = resume_state(starting, loader, key_init, points, constants, state)
-        window = _noise_window(spec, loader)
-        if tol is not None and window > 0:
-            state = _with_watch(state, window)
-    placement = choose_placement(mesh, state, loader, spec.model)
-    rule = None if tol is None else _Rule.from_state(tol, window, state)
-    # Chunks that callbacks or other processes follow have one length.
-    is_followed = bool(callbacks) or placement.is_shared
-    usual = most_steps(loader, is_followed)
-    # A short run has the usual capacity too: it shares the program of a long one.
-    capacity = min(steps_per_chunk or usual, max(total, usual))
+        _check_run(alg, loader, total, restarts, hyper, state)
+        runs = _Runs.from_algorithm(alg, restarts, hyper)
+        state = _start_state(runs, mesh, loader, key_init, state)
+        rule = None
+        if tol is not None:
+            state, rule = _watch_convergence(alg.spec, loader, tol, state)
+    placement = choose_placement(mesh, state, loader, alg.spec.model)
+    pace = Pace.choose(loader, total, steps_per_chunk, bool(callbacks) or placement.is_shared)
     with name_lost_process(placement.is_shared):
         placement.require_alike_streams(loader)
         state = placement.share_start(
@@ -265,25 +194,19 @@ def fit(
             key=jax.random.key_data(key),
             steps=total,
             batches=loader.steps_per_epoch,
-            chunk=capacity,
+            chunk=pace.capacity,
         )
-        placed_alg = placement.adapt_algorithm(shared_alg, loader)
-        if placed_alg is not shared_alg:
-            runs = placed_alg if restarts == 1 else many(placed_alg, restarts)
-        advance = functools.partial(
-            run_chunk, runs.step, capacity, key_run, constants, max_bad_steps=max_bad_steps
-        )
-        chunks = _Chunks(alg, advance, loader, capacity, total, rule, placement)
-        if steps_per_chunk is None:
-            chunks.start_short(grows=not is_followed)
-        status, traces = _run(chunks, state, callbacks, max_bad_steps)
-        best_state, trace = _best_run(placement.plain_state(chunks.state), _concatenate(traces))
+        placed_runs = runs.placed(placement, loader)
+        advance = placed_runs.advance_by(pace.capacity, key_run, max_bad_steps)
+        chunks = Chunks(alg, advance, loader, pace, total, rule, placement)
+        status, traces = run_chunks(chunks, state, callbacks, max_bad_steps)
+        best_state, trace = best_run(placement.plain_state(chunks.state), concatenate(traces))
     result = Fit(
         alg,
         best_state,
         trace,
         _status_after_skips(status, best_state),
-        judge=_make_judge(spec, loader, int(seed)),
+        judge=_make_judge(alg.spec, loader, int(seed)),
         vocabulary=loader_words(source),
         columns=find_names(data, source),
     )
@@ -295,7 +218,9 @@ def fit(
 
 
 # --- before the first step ------------------------------------------------------------------------
-def _check_call(alg: Any, data: Any, key: PRNGKeyArray, state: Any, hyper: Any) -> None:
+def _check_call(
+    alg: Any, data: Any, key: PRNGKeyArray, state: Any, hyper: Any, mesh: Mesh | None
+) -> None:
     """Raises where the call cannot be a fit, whatever its data hold."""
     if not isinstance(alg, Algorithm):
         raise ValueError(
@@ -307,15 +232,109 @@ def _check_call(alg: Any, data: Any, key: PRNGKeyArray, state: Any, hyper: Any) 
     require_on_host("vijax.fit", data, key, state, hyper, model.hyper, model.form.given)
     check_key(key)
     check_whole(alg)
+    if mesh is None:
+        warn_of_many_devices(data)
+    else:
+        on_mesh(alg, mesh)  # raises where the algorithm cannot run on a mesh
 
 
-def _split_starts(alg: Algorithm, mesh: Mesh | None, restarts: int) -> Algorithm:
-    """The algorithm of all restarts whose start is made on the devices that hold its tables."""
-    if mesh is not None:
-        alg = split_topics(alg, mesh)
+def _open_source(alg: Algorithm, data: Any, batch_size: int | None, seed: int) -> Loader:
+    """The loader of the data, from which something can be learnt and for which there is room."""
+    spec = alg.spec
+    num_parts = spec.messages.num_parts
+    source = as_loader(data, spec.model, batch_size, seed, num_parts, usual_words(alg))
+    check_enough(spec.model, source)
+    check_room(spec.model, source)
+    return source
+
+
+def _check_run(
+    alg: Algorithm, loader: Loader, total: int, restarts: int, hyper: Any, state: Any
+) -> None:
+    """Raises ValueError where the arguments do not make a run of this algorithm on these data."""
+    check_restarts(restarts, state)
+    check_hyper(hyper, alg.spec.model, state)
+    check_batches(alg, loader, total)
+
+
+class _Runs(NamedTuple):
+    """The runs of a fit, side by side. Programs refer to their algorithms weakly: hold the runs to the
+    last step.
+
+    Attributes:
+      shared: one run, of the algorithm whose constants are arguments: models that differ in them
+        alone share its programs.
+      program: all runs.
+      restarts: their number.
+      constants: the points that no step changes.
+      points: all points, as the caller has them.
+    """
+
+    shared: Algorithm
+    program: Algorithm
+    restarts: int
+    constants: Hyper
+    points: Hyper
+
+    @classmethod
+    def from_algorithm(cls, alg: Algorithm, restarts: int, hyper: Hyper | None) -> _Runs:
+        """The runs of an algorithm, with these values in place of some of the model's points."""
+        shared, constants = generalize(alg)
+        points = tree.as_arrays({**alg.spec.model.hyper, **(hyper or {})})
+        return cls(shared, _side_by_side(shared, restarts), restarts, constants, points)
+
+    def placed(self, placement: OneDevice | ManyDevices, loader: Loader) -> _Runs:
+        """The runs as the devices compute them."""
+        shared = placement.adapt_algorithm(self.shared, loader)
+        if shared is self.shared:
+            return self
+        return self._replace(shared=shared, program=_side_by_side(shared, self.restarts))
+
+    def advance_by(self, length: int, key: PRNGKeyArray, max_bad_steps: int) -> Advance:
+        """The function that runs a chunk of at most `length` steps."""
+        return functools.partial(
+            run_chunk,
+            self.program.step,
+            length,
+            key,
+            self.constants,
+            max_bad_steps=max_bad_steps,
+        )
+
+
+def _side_by_side(alg: Algorithm, restarts: int) -> Algorithm:
+    """The algorithm of all restarts."""
     if restarts == 1:
         return alg
     return many(alg, restarts)
+
+
+def _start_state(
+    runs: _Runs, mesh: Mesh | None, loader: Loader, key: PRNGKeyArray, state: Any
+) -> Any:
+    """The state from which the runs start: new, or that of the caller on these data. Tables of
+    topics and words are made on the devices that hold them."""
+    shared = runs.shared
+    if mesh is not None:
+        shared = split_topics(shared, mesh)
+    starting = _side_by_side(shared, runs.restarts)
+    if state is not None:
+        state = put_by_topic(shared.spec.model, mesh, state)
+        return resume_state(starting, loader, key, runs.points, runs.constants, state)
+    state = first_state(starting, loader, key, runs.points, runs.constants)
+    if not shared.spec.draws:
+        warn_of_equal_starts(state)
+    return state
+
+
+def _watch_convergence(
+    spec: Spec, loader: Loader, tol: float, state: State | Many
+) -> tuple[Any, Rule]:
+    """The state, which watches its objective where that has noise, and the rule of convergence."""
+    window = _noise_window(spec, loader)
+    if window > 0:
+        state = _with_watch(state, window)
+    return state, Rule.from_state(tol, window, state)
 
 
 def _wrapped_loader(alg: Algorithm, loader: Loader) -> Loader:
@@ -378,270 +397,3 @@ def _warn_of_skips(fit: Fit) -> None:
         text = skipped_text(fit.num_skipped, int(fit.state.step), fit.skipped_of)
         pointer = "fit.trace['result'] and fit.trace['non_finite'] say which"
         warnings.warn(f"{text}; {pointer}.", SkippedStepsWarning, stacklevel=3)
-
-
-def _best_run(state: Any, trace: dict[str, np.ndarray]) -> tuple[State, dict[str, np.ndarray]]:
-    """State and trace of the best run, and the objectives of all; a single run as it is."""
-    if not isinstance(state, Many):
-        return state, trace
-    run_state, run_trace = one_run(best(state), state, trace)
-    return run_state, {**run_trace, "restart_elbo": trace["elbo"]} if trace else {}
-
-
-# --- convergence ----------------------------------------------------------------------------------
-class _Rule(NamedTuple):
-    """The rule of convergence. It reads only the state, so that a resumed run ends where the
-    unbroken one does."""
-
-    tol: float
-    window: int
-    """The watch's window for a noisy objective; 0 for others."""
-    first_step: int
-    """The step at which the watch began."""
-
-    @classmethod
-    def from_state(cls, tol: float, window: int, state: State | Many) -> _Rule:
-        """The rule for a run that begins with this state."""
-        return cls(tol, window, int(state.step) - int(np.max(state.watch.observed)))
-
-    @property
-    def is_noisy(self) -> bool:
-        """True where the state's watch judges convergence."""
-        return self.window > 0
-
-    def next(self, step: int) -> int:
-        """The next step at which convergence is judged."""
-        if self.is_noisy:
-            return self.first_step + next_look(step - self.first_step, self.window)
-        return step + CHECK_EVERY - step % CHECK_EVERY
-
-    def gain(self, state: State | Many) -> float:
-        """The remaining relative gain of the objective: the largest of all restarts."""
-        gains = state.watch.gain if self.is_noisy else remaining_gain(np.asarray(state.checked))
-        gains = np.asarray(gains)
-        return float(np.max(np.where(np.isnan(gains), np.inf, gains)))
-
-    def is_met(self, state: State | Many) -> bool:
-        """True where the run has converged; without noise the last check alone decides."""
-        is_due = self.is_noisy or int(state.step) % CHECK_EVERY == 0
-        rounding = 0.0 if self.is_noisy else float(np.finfo(np.asarray(state.checked).dtype).eps)
-        return is_due and self.gain(state) <= max(self.tol, rounding)
-
-
-# --- the loop -------------------------------------------------------------------------------------
-SHORT_S = 0.05
-"""Seconds. Where no callback follows the chunks, the chunk after a shorter one has four times as
-many steps: calls then cost little, and Ctrl-C is still answered soon."""
-
-
-class _Chunks:
-    """Runs chunks one after the other; holds the one live state (each chunk consumes the state of
-    the chunk before)."""
-
-    def __init__(
-        self,
-        alg: Algorithm,
-        advance: Callable[[Any, Any, Any, bool], tuple[Any, InfoTables]],
-        loader: Loader,
-        capacity: int,
-        total: int,
-        rule: _Rule | None,
-        placement: OneDevice | ManyDevices,
-    ):
-        self.alg = alg
-        self.advance = advance
-        self.loader = placement.adapt_loader(loader)
-        self.capacity = capacity  # most steps of a chunk
-        self.total = total
-        self.placement = placement
-        self.rule = rule  # a chunk ends where convergence is judged
-        self.pace = capacity  # steps of the next chunk
-        self.grows = False  # True where later chunks may have more steps, up to `capacity`
-        self.is_fixed = self.loader.steps_per_epoch == 1  # every step reads the same data
-        self.look = look_every(self.is_fixed)
-        self.is_watched = rule is not None and rule.window > 0
-        self.state: Any  # State or Many
-        self.groups_seen = 0.0
-        self.words_seen = 0.0
-
-    def start_short(self, grows: bool) -> None:
-        """Takes few steps in the first chunk; more in later ones if `grows`."""
-        self.pace = min(self.look, self.capacity)
-        self.grows = grows
-
-    def run(self, state: State) -> Iterator[tuple[dict[str, np.ndarray], int]]:
-        """Yields each chunk's trace and the number of steps done after it."""
-        self.state = state
-        step = int(state.step)
-        with contextlib.closing(self._open_inputs(step)) as inputs:
-            for batches, count, _ in inputs:
-                placed_state = self.placement.put_state(self.state)
-                begin_s = time.perf_counter()
-                self.state, tables = self.advance(
-                    placed_state, batches, np.int32(count), self.is_watched
-                )
-                num_run = int(self.state.step) - step  # fewer than `count` after bad steps
-                step = int(self.state.step)
-                trace = self._trace(tables, step, num_run)
-                self._record(trace["elbo"], step)
-                if self.grows and time.perf_counter() - begin_s < SHORT_S:
-                    self.pace = min(4 * self.pace, self.capacity)
-                yield trace, step
-
-    def _open_inputs(self, step: int) -> Generator[tuple[Any, int, Any]]:
-        """The batches of the chunks, read ahead in a thread where there is anything to read."""
-        inputs = self._inputs(step)
-        if self.is_fixed:  # nothing to fetch, and a thread would cost time
-            return inputs
-        return self.placement.synchronize(
-            _prefetch(inputs), step, self.capacity, self.total, self.loader
-        )
-
-    def _record(self, elbo: np.ndarray, step: int) -> None:
-        checked = record_checks(self.state.checked, elbo, step)
-        self.state = update_runs(self.state, lambda runs: runs._replace(checked=checked))
-
-    def _inputs(self, start: int) -> Generator[tuple[Any, int, Any]]:
-        """Stacked batches of each chunk and their number; with the first batches of a chunk also
-        the notice of it that other processes receive. Full data are put on the device once."""
-        if self.is_fixed:
-            full_data = self.placement.put_batches(stack(self.loader.batches(0, 1), 1, 1))
-            for count in self._counts(start):
-                yield full_data, count, None
-            return
-        batches = self.loader.batches(start, self.total)
-        for count in self._counts(start):
-            chunk, notice = self.placement.announce(itertools.islice(batches, count), start, count)
-            start += count
-            for run in runs_of_one_shape(chunk):
-                stacked = stack(iter(run), self.capacity, len(run))
-                yield self.placement.put_batches(stacked), len(run), notice
-                notice = None
-
-    def _counts(self, step: int) -> Iterator[int]:
-        """The number of steps of each chunk."""
-        while step < self.total:
-            count = self.pace
-            if self.grows:
-                # It ends at a look, as chunks of any pace do: time cannot decide where a bad run
-                # ends.
-                count -= (step + self.pace) % self.look
-            count = min(count, self.total - step)
-            if self.rule is not None:
-                count = min(count, self.rule.next(step) - step)
-            yield count
-            step += count
-
-    def _trace(self, tables: InfoTables, step: int, count: int) -> dict[str, np.ndarray]:
-        """The infos of `count` steps up to `step`, by name; also counts groups and words."""
-        info = jax.device_get(tables).infos()
-        numbers = {"elbo": info.elbo, **info._asdict(), **info.said}
-        # Copies: a view would keep the device's buffers of every chunk alive.
-        trace = {
-            name: np.array(column[:count])
-            for name, column in numbers.items()
-            if name not in ("bound", "said", "per_group")
-        }
-        share = 1 / trace["num_groups"][0].size  # restarts read the same groups
-        self.groups_seen += share * float(trace["num_groups"].sum())
-        if "num_words" in trace:
-            self.words_seen += share * float(trace["num_words"].sum())
-        return {"step": np.arange(step - count, step), **trace}
-
-
-def _prefetch(inputs: Iterator) -> Generator:
-    from vijax.data import prefetch
-
-    return prefetch(_with_x64(inputs, jnp.result_type(float) == np.float64), size=1)
-
-
-def _with_x64(inputs: Iterator, x64: bool) -> Iterator:
-    """Items, computed with or without x64. `enable_x64()` holds in one thread only, and batches are
-    put on the device in another thread. It ends before each item is yielded: a generator that is
-    closed early would end it in the thread that closes it."""
-    while True:
-        with enable_x64(x64):
-            item = next(inputs, None)
-        if item is None:
-            return
-        yield item
-
-
-MANY_TRACES = 512
-"""Traces of chunks that become one: many small arrays take far more room than their numbers."""
-
-
-def _run(
-    chunks: _Chunks, state: State, callbacks: Sequence[Callback], max_bad_steps: int
-) -> tuple[Status, list[dict[str, np.ndarray]]]:
-    """Runs all chunks, with callbacks between them; returns why it ended, and the traces."""
-    traces: list[dict[str, np.ndarray]] = []
-    num_long = 0  # traces at the head of the list that are of many chunks
-    begin_s = time.perf_counter()
-    chunks.state = state
-    rule = chunks.rule
-    if rule is not None and rule.is_met(state):  # it resumes a run that has converged
-        return Status.CONVERGED, traces
-    status = Status.FINISHED
-    with interrupt_flag() as interrupted:
-        for trace, step in chunks.run(state):
-            traces.append(trace)
-            if len(traces) - num_long == MANY_TRACES:
-                traces[num_long:] = [_concatenate(traces[num_long:])]
-                num_long += 1
-            is_interrupted = chunks.placement.any_process(interrupted.is_set())
-            status = _status(chunks.state, rule, max_bad_steps, is_interrupted)
-            stopping = status is not Status.FINISHED or step >= chunks.total
-            elapsed_s = time.perf_counter() - begin_s
-            progress = _progress(chunks, trace, step, elapsed_s, stopping)
-            answers = [callback(progress) for callback in callbacks]
-            if stopping:
-                break
-            if chunks.placement.any_process(any(answers)):
-                status = Status.STOPPED
-                break
-    return status, traces
-
-
-def _status(
-    state: State | Many, rule: _Rule | None, max_bad_steps: int, interrupted: bool
-) -> Status:
-    """The status after a chunk: `FINISHED` where nothing ends the run early."""
-    if int(state.bad_steps) >= max_bad_steps:
-        return Status.DIVERGED
-    if interrupted:
-        return Status.INTERRUPTED
-    if rule is not None and rule.is_met(state):
-        return Status.CONVERGED
-    return Status.FINISHED
-
-
-def _progress(
-    chunks: _Chunks, trace: dict, step: int, elapsed_s: float, stopping: bool
-) -> Progress:
-    """The argument of callbacks after a chunk."""
-    loader = chunks.loader
-    all_runs = chunks.placement.callback_state(chunks.state)
-    state, trace = _best_run(all_runs, trace)
-    return Progress(
-        step=step,
-        num_steps=chunks.total,
-        steps_per_epoch=loader.steps_per_epoch,
-        state=state,
-        trace=trace,
-        num_groups_seen=chunks.groups_seen,
-        num_words_seen=chunks.words_seen or None,
-        elapsed_s=elapsed_s,
-        num_groups=loader.num_groups,
-        num_words=loader.num_words,
-        alg=chunks.alg,
-        stopping=stopping,
-        whole=all_runs,
-        gain=None if chunks.rule is None else chunks.rule.gain(chunks.state),
-    )
-
-
-def _concatenate(traces: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    if not traces:
-        return {}
-    return {name: np.concatenate([trace[name] for trace in traces]) for name in traces[0]}

@@ -48,7 +48,7 @@ def warn_of_many_devices(data: Any) -> None:
             f"copied. To use all {count}: vijax.fit(..., mesh=vijax.scale.mesh({count})) "
             "(docs/how-to/devices.md).",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

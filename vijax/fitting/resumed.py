@@ -214,7 +214,7 @@ def _warn_of_forgetting(alg: Algorithm, state: State, is_same: bool) -> None:
         "They are begun anew, and the fit goes on from the posterior. If you do not want this, "
         "give the data and settings that the state was fitted with.",
         ForgottenWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
 
 
@@ -272,7 +272,7 @@ def _with_contexts(model: Model, state: Any) -> Any:
         "hyperparameters than those of the model. They are computed anew, and the fit goes on from "
         "the sites. If you do not want this, give the model that the state was fitted with.",
         ForgottenWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
     return update_runs(state, lambda runs: runs._replace(posterior=posterior))
 
