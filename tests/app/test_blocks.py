@@ -71,6 +71,7 @@ EXAMPLES = [
         "A note.",
     ),
     blocks.Arcs("Pairs", ["a", "b", "c"], [(0, 2, 0.5), (1, 2, 0.25)]),
+    blocks.Tree("Joined", ["a", "b", "c"], [(0, 2, 0.25), (1, 3, 0.5)], "", "nats"),
     blocks.Images("Digits", ["data", "rebuilt"], [[[0.0, 1.0, 0.5, 0.5, 0.0, 1.0]]] * 2, 2, 3),
 ]
 
@@ -160,6 +161,10 @@ def test_what_cannot_be_read_back_is_refused():
         blocks.from_json([{"kind": "Table", "title": "t", "header": ["a", "b"], "rows": [[1]]}])
     with pytest.raises(ValueError, match="edges of 'g' end at nothing"):
         blocks.from_json([{"kind": "Arcs", "title": "g", "names": ["a"], "edges": [[0, 1, 0.5]]}])
+    for joins in ([[0, 1, 0.5]], [[0, 3, 0.1], [1, 2, 0.5]], [[0, 1, 0.1], [0, 3, 0.5]], []):
+        record = {"kind": "Tree", "title": "t", "names": ["a", "b", "c"], "joins": joins}
+        with pytest.raises(ValueError, match="joins of 't' are not those of a tree"):
+            blocks.from_json([record])
     with pytest.raises(KeyError):
         blocks.from_json([{"kind": "Script", "title": "t"}])
 

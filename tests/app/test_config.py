@@ -219,7 +219,10 @@ def test_mistakes_name_the_place_the_key_and_the_remedy(tmp_path, text, fragment
         ("num_topics", "expected key=value"),
         ("nam=3", "--set nam=3: unknown key 'nam'"),
         ("kapa=0.6", "did you mean algorithm.step_size.kappa?"),
-        ("model.alpha=big", '--set model.alpha=big: model.alpha: expected a number, got "big"'),
+        (
+            "model.alpha=big",
+            '--set model.alpha=big: model.alpha: expected a number or a list, each item a number, got "big"',
+        ),
         ("step_size=3", "unknown key 'step_size'"),
         ("model.name=nothing", "--set model.name=nothing: model.name: expected one of"),
     ],

@@ -38,7 +38,7 @@ def test_at_every_stop_of_the_slider_the_leading_words_are_those_of_the_equation
     found = page_words(TOPICS, VOCABULARY, most=3, shown=shown)
     probs, overall = TOPICS / TOPICS.sum(1, keepdims=True), TOPICS.sum(0) / TOPICS.sum()
     for weight in GRID:
-        for k, (places, log_probs) in enumerate(found.leading):
+        for k, (places, log_probs, _) in enumerate(found.leading):
             score = weight * np.log(probs[k]) + (1 - weight) * np.log(probs[k] / overall)
             expected = [VOCABULARY[i] for i in np.argsort(-score)[:shown]]
             kept = log_probs - (1 - weight) * found.log_overall[places]

@@ -158,6 +158,7 @@ BLOCKS = [
         },
         **{"lowest": [[None, 1.0]], "highest": [[None, 3.0]], "note": EVIL},
     },
+    {"kind": "Tree", "title": EVIL, "names": [EVIL, EVIL], "joins": [[0, 1, 0.5]], "note": EVIL},
     {"kind": "Arcs", "title": EVIL, "names": [EVIL, EVIL], "edges": [[0, 1, 0.5]], "note": EVIL},
     {"kind": "Strips", "title": EVIL, "labels": [EVIL], "states": [[0, 0, 1, -1]], "note": EVIL},
     {

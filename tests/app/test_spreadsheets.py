@@ -90,6 +90,7 @@ SHOWN = [
     blocks.Course("c", [EVIL], [[0.5]], [0], [[1.0]]),
     blocks.Curves("cs", EVIL, [EVIL], [0.0], [[-0.5]], [[None]], [[1.0]]),
     blocks.Arcs("a", [EVIL, "b"], [(0, 1, 0.5)]),
+    blocks.Tree("t", [EVIL, "b"], [(0, 1, 0.5)]),
     blocks.Images("im", [EVIL], [[[0.5, -1.0]]], 1, 2),
     blocks.Topics("to", TOPICS, [[0.0]]),
 ]

@@ -72,3 +72,58 @@ def test_anchors_occur_in_150_documents_or_a_tenth_of_them(docs, least):
 def test_few_frequent_words_leave_ten_anchors_a_topic():
     counts = sparse.csr_matrix(np.arange(500)[:, None] < np.arange(60)[None])
     np.testing.assert_array_equal(_candidates(counts, 3), np.arange(30, 60))
+
+
+def test_lift_and_scores_by_hand():
+    topics = np.array([[0.6, 0.3, 0.1], [0.2, 0.2, 0.6]])
+    shares = np.array([0.25, 0.75])
+    overall = 0.25 * topics[0] + 0.75 * topics[1]
+    np.testing.assert_allclose(vi.evaluate.lift(topics, shares), topics / overall, rtol=1e-6)
+    for k, v in np.ndindex(topics.shape):
+        other = np.log(topics[1 - k, v] + 1e-5)
+        log = np.log(topics[k, v] + 1e-5)
+        want = topics[k, v] * (log - 0.5 * (log + other))
+        np.testing.assert_allclose(vi.evaluate.word_scores(topics)[k, v], want, rtol=1e-5)
+    with pytest.raises(ValueError, match="shares: expected one share"):
+        vi.evaluate.lift(topics, [0.5, 0.3, 0.2])
+    with pytest.raises(ValueError, match="shares"):
+        vi.evaluate.lift(topics, [0.0, 0.0])
+
+
+TEXTS = [
+    ["sun", "sea", "wind", "sun", "boat", "law"],
+    ["tax", "law", "court", "tax", "law", "vote", "sea"],
+    ["boat"],
+    ["wind", "sea", "boat", "sun", "vote", "vote", "tax"],
+    ["court", "law", "vote"],
+]
+WORDS = ["sun", "sea", "wind", "boat", "law", "tax", "court", "vote"]
+BY_HAND = np.array([[8, 7, 6, 5, 1, 1, 1, 1], [1, 1, 1, 1, 8, 7, 6, 5], [8, 1, 1, 1, 7, 6, 1, 5]])
+
+
+# CoherenceModel of gensim 4.4.0 with topn=4, coherence="c_v", of these texts and leading words
+GENSIM = {
+    3: (0.7817073955, 0.7411999767, 0.3760294923),
+    110: (0.9269876545, 0.7874729298, 0.5715965951),
+}
+
+
+@pytest.mark.parametrize("window", [3, 110])
+def test_c_v_is_that_of_gensim(window):
+    topics = BY_HAND / BY_HAND.sum(1, keepdims=True)
+    values = vi.evaluate.c_v(topics, TEXTS, vocabulary=WORDS, num_words=4, window=window)
+    np.testing.assert_allclose(values.per_topic, GENSIM[window], atol=1e-6)
+    if window > max(map(len, TEXTS)):
+        counts = [[text.count(word) for word in WORDS] for text in TEXTS]
+        bags = vi.evaluate.c_v(topics, vi.data.Corpus.from_counts(counts), num_words=4)
+        np.testing.assert_allclose(bags.per_topic, values.per_topic, rtol=1e-9)
+
+
+def test_c_v_refuses_what_it_cannot_count():
+    topics = BY_HAND / BY_HAND.sum(1, keepdims=True)
+    with pytest.raises(ValueError, match="vocabulary: expected 8 words"):
+        vi.evaluate.c_v(topics, TEXTS, vocabulary=WORDS[:5], num_words=4)
+    with pytest.raises(ValueError, match="lists of words"):
+        vi.evaluate.c_v(topics, ["sun sea"], vocabulary=WORDS, num_words=4)
+    with pytest.raises(ValueError, match="documents"):
+        vi.evaluate.c_v(topics, [], vocabulary=WORDS, num_words=4)

@@ -179,6 +179,8 @@ def topics(
     *,
     num_words: int = 10,
     num_topics: int | None = None,
+    words: Literal["probability", "relevance", "frex", "lift", "score"] = "probability",
+    tree: bool = False,
     format: Literal["text", "csv", "json", "md"] = "text",
 ) -> int:
     """Prints topics, largest first: number, share of all words, most probable words.
@@ -186,6 +188,9 @@ def topics(
     Args:
       run: folder of a run of a topic model, finished or not.
       num_words: words of each.
+      words: which words lead: the most probable ones; or by relevance, frex, lift or score, which
+        prefer words that other topics lack.
+      tree: print a tree instead, which joins first what differs least.
       num_topics: number of topics; all if not given.
       format: text to read; or csv, json or md (a table of Markdown), with the probabilities of
           words.
@@ -194,8 +199,12 @@ def topics(
     from vijax.app.folder.loaded import open_run
     from vijax.app.folder.run_end import say_remarks
 
-    topic_list = open_run(run).topics(num_words)[:num_topics]
+    loaded = open_run(run)
+    topic_list = loaded.topics(num_words, words)[:num_topics]
     say_remarks(run, say_to_stderr)
+    if tree:
+        print(printable(loaded.tree_text()))
+        return 0
     print(format_topics(topic_list, format, num_words))
     return 0
 
@@ -417,6 +426,39 @@ def check(run: Path, /, *, seed: int = 0, training: str | None = None) -> int:
     return 0 if verdict.usable else UNUSABLE
 
 
+def edit(
+    run: Path,
+    /,
+    *,
+    merge: tuple[str, ...] = (),
+    drop: tuple[int, ...] = (),
+    split: tuple[int, ...] = (),
+    order: tuple[int, ...] = (),
+    name: tuple[str, ...] = (),
+    out: Path | None = None,
+    seed: int = 0,
+    training: str | None = None,
+) -> int:
+    """Writes a new run whose topics are those of a run of lda or hdp, merged, dropped, split,
+    renamed or in another order; all numbers are those before the edit. The run itself stays.
+
+    Args:
+      run: folder of a run of lda or hdp.
+      merge: topics that become one, as --merge "3 7" "1 4 5": their words and their shares add up.
+      drop: topics that go; their words are given to the others.
+      split: topics that become two, by the documents in which their words stand.
+      order: topics that come first, in this order.
+      name: names of topics: --name "0: politics" "7: film".
+      out: folder of the new run.
+      seed: seed of the splits.
+      training: see `vijax transform`.
+    """
+    from vijax.app.runs.topic_edits import TopicEdits, edit_run, read_groups
+
+    edits = TopicEdits(read_groups(merge), drop, split, order, name)
+    return _end(edit_run(run, edits, out, training, seed, say_to_stderr))
+
+
 def report(run: Path, /, *, name: tuple[str, ...] = ()) -> int:
     """Writes report.html, summary.txt and the figures again, also of a run that has not ended.
 
@@ -520,6 +562,7 @@ RUNS = (
     effects,
     evaluate,
     check,
+    edit,
     report,
 )
 OTHERS = (init, prepare, configs, settings, version)

@@ -4,6 +4,7 @@ predictive checks.
 Scores judge a fit by data that it has not seen, or by its topics. The rooms `verdict` and `trust`
 judge how far q is from the posterior."""
 
+from vijax.evaluate.c_v import c_v as c_v
 from vijax.evaluate.completion import document_completion as document_completion
 from vijax.evaluate.completion import gaussian_completion as gaussian_completion
 from vijax.evaluate.predictive_check import PredictiveCheck as PredictiveCheck
@@ -25,6 +26,8 @@ from vijax.evaluate.score import paired_difference as paired_difference
 from vijax.evaluate.score import unigram_score as unigram_score
 from vijax.evaluate.topic_words import exclusivity as exclusivity
 from vijax.evaluate.topic_words import frex as frex
+from vijax.evaluate.topic_words import lift as lift
 from vijax.evaluate.topic_words import semantic_coherence as semantic_coherence
+from vijax.evaluate.topic_words import word_scores as word_scores
 from vijax.evaluate.whole_documents import chib as chib
 from vijax.evaluate.whole_documents import left_to_right as left_to_right

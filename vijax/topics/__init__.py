@@ -9,9 +9,11 @@ from vijax.topics.own_words import OwnWords, by_words, of_all_words, renumbered,
 from vijax.topics.seeds import seeded
 from vijax.topics.summary import linked
 from vijax.topics.top_words import top_words
+from vijax.topics.tree import TopicTree, topic_tree
 
 __all__ = [
     "OwnWords",
+    "TopicTree",
     "all_words",
     "anchor_words",
     "by_words",
@@ -21,4 +23,5 @@ __all__ = [
     "seeded",
     "stored",
     "top_words",
+    "topic_tree",
 ]

@@ -65,6 +65,7 @@ def summarise(
     documents: Sequence[Sequence[Document]] | None = None,
     coherence: Float[np.ndarray, " topics"] | None = None,
     held: Float[np.ndarray, " topics"] | None = None,
+    scores: Float[np.ndarray, "topics words"] | None = None,
 ) -> list[Topic]:
     """Topics from the Dirichlet concentrations of their words, largest first.
 
@@ -76,6 +77,7 @@ def summarise(
       coherence: coherence of each topic, in the same order.
       held: words that each topic holds, in the same order: topics with less than half a word are
         listed without words. None: all topics are listed with words.
+      scores: the words with the highest lead; None: the most probable.
 
     >>> topics = summarise(np.array([[9.0, 1.0, 5.0], [1.0, 30.0, 1.0]]), ["sun", "rain", "sea"], num_words=2)
     >>> [(topic.number, topic.words, round(topic.share, 3)) for topic in topics]
@@ -86,7 +88,9 @@ def summarise(
         vocabulary = [f"word{i}" for i in range(concentration.shape[1])]
     probs = concentration / concentration.sum(axis=1, keepdims=True)
     shares = concentration.sum(axis=1) / concentration.sum()
-    top = np.argsort(-probs, axis=1, kind="stable")[:, :num_words]
+    if scores is None:
+        scores = probs
+    top = np.argsort(-scores, axis=1, kind="stable")[:, :num_words]
     has_words = np.full(len(probs), True)
     if held is not None and np.max(held) >= HELD:
         has_words = np.asarray(held) >= HELD

@@ -24,11 +24,20 @@ from vijax.app.plan.plan import Plan
 from vijax.app.settings.typed_toml import flatten
 from vijax.app.sources.doc_topics import user_columns
 from vijax.app.sources.listing import Data, FittedRun, held_out_score_key
-from vijax.evaluate import Agreement, Coherence, metrics, nmi, npmi, paired_difference
+from vijax.evaluate import (
+    Agreement,
+    Coherence,
+    c_v,
+    exclusivity,
+    metrics,
+    nmi,
+    npmi,
+    paired_difference,
+)
 from vijax.evaluate.score import Difference
 from vijax.families import Dirichlet
 
-SILENT = ("name", "algorithm.lazy")
+SILENT = ("name", "algorithm.lazy", "page.names")
 """Settings whose difference tells nothing about runs."""
 SCALING = "standardise"
 """The setting of [data] in which runs of one table may differ."""
@@ -54,6 +63,16 @@ class ComparedRun(NamedTuple):
     remark: str  # further facts: how it ended, why there is no score
     # NMI of the groups that it finds with a column of labels; None without a column
     agreement: Agreement | None = None
+    c_v: Coherence | None = None  # C_V of the topics over the training documents
+    exclusivity: Coherence | None = None  # mean FREX of the leading words of the topics
+
+
+class TopicQuality(NamedTuple):
+    """Measures of the leading words of topics; empty for models without topics."""
+
+    coherence: Coherence | None = None
+    c_v: Coherence | None = None
+    exclusivity: Coherence | None = None
 
 
 class Comparison(NamedTuple):
@@ -118,13 +137,13 @@ def compare(
     best = _best(folders, scores)
     keys = keys_that_differ(configs)
     runs = []
-    for i, (folder, config, (score, coherence, remark)) in enumerate(
+    for i, (folder, config, (score, words, remark)) in enumerate(
         zip(folders, configs, results, strict=True)
     ):
         behind = None if i == best or score is None else paired_difference(scores[best], score)
         values = setting_values(config, keys)
-        run = ComparedRun(folder, values, score, behind, coherence, remark, agreements[i])
-        runs.append(run)
+        marks = agreements[i], words.c_v, words.exclusivity
+        runs.append(ComparedRun(folder, values, score, behind, words.coherence, remark, *marks))
     return Comparison(keys, tuple(runs), best, by=by, plain=_plain(read[best], scores[best]))
 
 
@@ -226,12 +245,12 @@ def _data_facts(facts: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in facts.items() if key != KEPT}
 
 
-def _score_run(folder: Path, plan: Plan) -> tuple[Any, Coherence | None, str]:
-    """The score, the coherence, and a remark."""
+def _score_run(folder: Path, plan: Plan) -> tuple[Any, TopicQuality, str]:
+    """The score, the measures of topics, and a remark."""
     config = plan.config
     remark = ending(folder)
     if remark == UNUSABLE:
-        return None, None, remark
+        return None, TopicQuality(), remark
     with config.in_precision():
         run = restore(folder, plan)._replace(key=held_out_score_key())
         if not config.listing.has_score(run.model):
@@ -241,20 +260,26 @@ def _score_run(folder: Path, plan: Plan) -> tuple[Any, Coherence | None, str]:
             )
         try:
             score = config.listing.score_test_data(run)
-            return (score if math.isfinite(score.mean) else None), _coherence(run), remark
+            return (score if math.isfinite(score.mean) else None), _topic_quality(run), remark
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
             if not remark:
                 raise
-            return None, None, f"{remark}; no score: {error}"
+            return None, TopicQuality(), f"{remark}; no score: {error}"
 
 
-def _coherence(run: FittedRun) -> Coherence | None:
+def _topic_quality(run: FittedRun) -> TopicQuality:
     topics = run.posterior.get("topics")
     if not isinstance(topics, Dirichlet) or topics.concentration.shape[1] < 2:
-        return None
+        return TopicQuality()
     concentration = np.maximum(np.asarray(topics.concentration, np.float64), 1e-10)
     probs = concentration / concentration.sum(axis=1, keepdims=True)
-    return npmi(probs, run.data.train, num_words=min(NUM_WORDS, probs.shape[1]))
+    number = min(NUM_WORDS, probs.shape[1])
+    documents = run.data.train
+    return TopicQuality(
+        npmi(probs, documents, num_words=number),
+        c_v(probs, documents, num_words=number),
+        exclusivity(probs, num_words=number),
+    )
 
 
 def _best(folders: Sequence[Path], scores: Sequence[Any]) -> int:

@@ -84,6 +84,12 @@ def figure(comparison: Comparison) -> Figure:
     return picture
 
 
+def _mean(measure: Any) -> float | None:
+    if measure is None:
+        return None
+    return float(measure.mean)
+
+
 def _score_and_error(run: ComparedRun) -> tuple[float, float]:
     if run.score is None:
         return np.nan, 0.0
@@ -124,7 +130,7 @@ def table(comparison: Comparison) -> blocks.Table:
     if comparison.training:
         header = [name for name in header if "error" not in name]
     if has_topics:
-        header.append("NPMI")
+        header += ["NPMI", "C_V", "exclusivity"]
     if comparison.by:
         header.append(f"NMI with {comparison.by}")
     if has_remarks:
@@ -140,7 +146,7 @@ def table(comparison: Comparison) -> blocks.Table:
         values = [v if isinstance(v, int | float | str) else str(v) for v in run.values]
         cells: list[Any] = [run.folder.name, *values, *score, *behind]
         if has_topics:
-            cells.append(None if run.coherence is None else float(run.coherence.mean))
+            cells += [_mean(measure) for measure in (run.coherence, run.c_v, run.exclusivity)]
         if comparison.by:
             cells.append(None if run.agreement is None else run.agreement.mean)
         if has_remarks:
@@ -204,6 +210,13 @@ def _disagreement(
     )
 
 
+TOPIC_MEASURES = (
+    "NPMI and C_V are high where the leading words of topics stand in the same documents, "
+    "exclusivity (mean FREX) where other topics lack them; more topics tend to lower the first and "
+    "raise the last. "
+)
+
+
 def note(comparison: Comparison) -> str:
     """The meaning of the columns, and the conclusions."""
     best = comparison.runs[comparison.best]
@@ -232,6 +245,8 @@ def note(comparison: Comparison) -> str:
         "behind: how much worse a run is, with the standard error of this difference, which is "
         "paired by unit. "
     )
+    if any(run.exclusivity for run in comparison.runs):
+        text += TOPIC_MEASURES
     if as_good:
         return text + f"Not clearly worse (by no more than two such errors): {', '.join(as_good)}."
     return text + "All others are clearly worse (by more than two such errors)."

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from vijax import algorithms, models
-from vijax.app.drawing.blocks import Arcs, Block, Heat, Table, Topics
+from vijax.app.drawing.blocks import Arcs, Block, Heat, Table, Topics, Tree
 from vijax.app.drawing.views import spread_rows
 from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.options import (
@@ -32,6 +32,7 @@ from vijax.families import Dirichlet, Product
 from vijax.families.discrete.stick_breaking import mean_weights
 from vijax.fitting.result import Fit
 from vijax.inference import estep, expectation
+from vijax.topics import topic_tree
 from vijax.topics.summary import Document, summarise, topic_distances, typical_rows
 
 MOST_PAIRS = 10
@@ -76,6 +77,28 @@ def topics_block(run: FittedRun, proportions: Proportions | None = None) -> Topi
     return Topics("1 topic" if number == 1 else f"{number} topics", topics, topic_distances(probs))
 
 
+def tree_block(run: FittedRun, topics: Topics) -> list[Block]:
+    """The tree of the topics that hold words; nothing for two or fewer."""
+    order = sorted(topic.number for topic in topics.topics if topic.words)
+    if len(order) < 3:
+        return []
+    labels = {topic.number: topic.full_label for topic in topics.topics}
+    weights = np.maximum(np.asarray(run.posterior["topics"].concentration, np.float64), 1e-10)
+    tree = topic_tree(weights[order], weights[order].sum(1))
+    place = {k: i for i, k in enumerate(tree.order)}
+    place |= {k: k for k in range(len(order), 2 * len(order))}
+    joins = []
+    for (first, second), loss in zip(tree.joined.tolist(), tree.losses.tolist(), strict=True):
+        joins.append((place[first], place[second], 100 * loss / max(tree.total, 1e-300)))
+    note = (
+        "Joined first are the topics whose difference tells least about words. To make one of two: "
+        f'vijax edit RUN --merge "{order[tree.joined[0][0]]} {order[tree.joined[0][1]]}".'
+    )
+    unit = "per cent of what topics tell about words that is lost"
+    names = [labels[order[k]] for k in tree.order]
+    return [Tree("A tree of the topics", names, joins, note, unit)]
+
+
 def topic_results(shares: Float[np.ndarray, "docs K"]) -> RowResults:
     """Shares of topics, and before them the number of the largest."""
     return {"topic": shares.argmax(axis=1), "share": shares}
@@ -114,6 +137,7 @@ LdaSettings = model_section(
     "latent Dirichlet allocation",
     width="vocab_size",
     learn=("alpha", "eta"),
+    listed=("alpha",),
     num_topics=50,
     eta=0.1,
     **SEED_SETTINGS,
@@ -140,11 +164,17 @@ HdpEstep = chooser(
 HdpAlgorithm = row_section("svi", "the message to the topics", HdpEstep, lazy=lazy())
 
 
+def describe_lda(run: FittedRun) -> list[Block]:
+    """The topics, with typical documents, and their tree."""
+    topics = topics_block(run)
+    return [topics, *tree_block(run, topics)]
+
+
 def describe_hdp(run: FittedRun) -> list[Block]:
     """The topics, with typical documents, and their weights."""
     topics = topics_block(run)
     labels = {topic.number: topic.full_label for topic in topics.topics}
-    return [topics, _weights_at_the_top(run, labels)]
+    return [topics, *tree_block(run, topics), _weights_at_the_top(run, labels)]
 
 
 def _weights_at_the_top(run: FittedRun, labels: dict[int, str]) -> Table:
@@ -213,7 +243,7 @@ CtmSettings = model_section(
 def describe_ctm(run: FittedRun) -> list[Block]:
     """The topics, with typical documents, and which of them go together."""
     topics = topics_block(run)
-    return [topics, *correlations(run, topics)]
+    return [topics, *tree_block(run, topics), *correlations(run, topics)]
 
 
 def correlations(run: FittedRun, topics: Topics) -> list[Block]:
@@ -360,9 +390,7 @@ WITH_SEEDS: dict[str, Any] = {
     ),
     **DOCUMENT_LISTING,
 }
-LDA = Listing(
-    LdaSettings, DOCUMENTS, DocumentAlgorithm, lambda run: [topics_block(run)], **WITH_SEEDS
-)
+LDA = Listing(LdaSettings, DOCUMENTS, DocumentAlgorithm, describe_lda, **WITH_SEEDS)
 HDP = Listing(HdpSettings, DOCUMENTS, HdpAlgorithm, describe_hdp, **WITH_SEEDS)
 CTM = Listing(CtmSettings, DOCUMENTS, CtmAlgorithm, describe_ctm, **WITH_SEEDS)
 PLSA = Listing(

@@ -119,6 +119,17 @@ class Arcs(NamedTuple):
     note: str = ""
 
 
+class Tree(NamedTuple):
+    """A tree: its leaves in the order in which they are drawn, and its joins from the leaves to the
+    root, as pairs of leaves, counted from 0, or of earlier joins, counted on, with a height."""
+
+    title: str
+    names: Sequence[str]
+    joins: Sequence[tuple[int, int, float]]
+    note: str = ""
+    unit: str = ""
+
+
 class Strips(NamedTuple):
     """Sequences of states, one below the other; -1 after the end of a sequence."""
 
@@ -158,6 +169,18 @@ def step_edges(block: Course) -> np.ndarray:
     return np.append(x, x[-1] + np.median(np.diff(x)))
 
 
+def brackets(
+    block: Tree,
+) -> list[tuple[tuple[float, float], tuple[float, float], float]]:
+    """For each join the height and the place of its two parts, and its own height."""
+    places: list[tuple[float, float]] = [(0.0, float(i)) for i in range(len(block.names))]
+    parts = []
+    for first, second, height in block.joins:
+        parts.append((places[first], places[second], height))
+        places.append((height, 0.5 * (places[first][1] + places[second][1])))
+    return parts
+
+
 class Images(NamedTuple):
     """Grey images of one size, in rows with labels: `images[row][place]` is an image as a flat list
     of its pixels, from the top left, row by row. The lowest value of all is light, the highest
@@ -181,7 +204,18 @@ class Topics(NamedTuple):
 
 
 Block = (
-    Table | Lines | Curves | Scatter | Intervals | Heat | Arcs | Strips | Course | Images | Topics
+    Table
+    | Lines
+    | Curves
+    | Scatter
+    | Intervals
+    | Heat
+    | Arcs
+    | Tree
+    | Strips
+    | Course
+    | Images
+    | Topics
 )
 KINDS: dict[str, Any] = {kind.__name__: kind for kind in typing.get_args(Block)}
 
@@ -344,11 +378,23 @@ def _block(record: dict[str, Any]) -> Block:
         ends = [end for *pair, _ in block.edges for end in pair]
         if not all(0 <= end < len(block.names) for end in ends):
             raise ValueError(f"edges of {block.title!r} end at nothing")
+    if isinstance(block, Tree) and not _is_tree(block):
+        raise ValueError(f"joins of {block.title!r} are not those of a tree")
     if isinstance(block, Topics):
         numbers = sorted(topic.number for topic in block.topics)
         if numbers != list(range(len(block.topics))):
             raise ValueError(f"topics of {block.title!r} are not numbered from 0 on")
     return block
+
+
+def _is_tree(block: Tree) -> bool:
+    """True if the joins join all leaves, each leaf and join once and after it was made."""
+    number = len(block.names)
+    ends = [end for *pair, _ in block.joins for end in pair]
+    are_made = all(
+        0 <= end < number + step for step, (*pair, _) in enumerate(block.joins) for end in pair
+    )
+    return are_made and sorted(ends) == list(range(2 * number - 2)) and number >= 2
 
 
 def _shapes(block: Block) -> list[tuple[Any, int, int]]:
@@ -448,6 +494,8 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "apart": bool,
     **dict.fromkeys(("values", "lowest", "highest"), _list_of(_numbers)),
     "edges": _list_of(_edge),
+    "joins": _list_of(_edge),
+    "unit": str,
     "probabilities": _list_of(_numbers),
     "distances": _list_of(_numbers),
     "states": _list_of(_list_of(int)),

@@ -431,6 +431,35 @@ def arcs(block: blocks.Arcs) -> str:
     return plain_chart(block.title, row * len(block.names) + 6, parts)
 
 
+def tree(block: blocks.Tree) -> str:
+    """Leaves below one another, and a bracket for each join, at its height from the leaves."""
+    row = 19
+    margin = 12 + LETTER * min(28, max((len(name) for name in block.names), default=1))
+    high = [height for *_, height in block.joins]
+    x = axis([0.0, *high], margin, WIDTH - RIGHT, 0.0)
+    bottom = row * len(block.names) + 4
+    parts = [
+        f'<line class="grid" x1="{x(mark):.0f}" x2="{x(mark):.0f}" y1="0" y2="{bottom}"/>'
+        + tick(x(mark), bottom + 14, "middle", mark)
+        for mark in x.ticks
+    ]
+    parts += [
+        f'<text class="tick" x="{margin - 8:.0f}" y="{row * i + 15}" text-anchor="end">'
+        f"{escape(shorten(name, 28))}</text>"
+        for i, name in enumerate(block.names)
+    ]
+    parts += [
+        f'<path class="curve curve-0" d="M{x(a):.1f},{row * i + 11:.1f}H{x(c):.1f}'
+        f'V{row * j + 11:.1f}H{x(b):.1f}"/>'
+        for (a, i), (b, j), c in blocks.brackets(block)
+    ]
+    parts.append(
+        f'<text class="axis" x="{WIDTH - RIGHT}" y="{bottom + 32}" text-anchor="end">'
+        f"{escape(block.unit)}</text>"
+    )
+    return plain_chart(block.title, bottom + 38, parts)
+
+
 PANEL = 84
 """Height of a column's curve."""
 STRIP = 30
@@ -520,6 +549,7 @@ DRAWN: dict[type, Callable[[Any], str]] = {
     blocks.Heat: heat,
     blocks.Curves: curves,
     blocks.Arcs: arcs,
+    blocks.Tree: tree,
     blocks.Strips: strips,
     blocks.Course: course,
     blocks.Images: images,

@@ -125,6 +125,15 @@ def _arcs(block: blocks.Arcs) -> Iterator[Part]:
     )
 
 
+def _tree(block: blocks.Tree) -> Iterator[Part]:
+    """A row for each join; joins are numbered after the leaves."""
+    names = [*block.names, *(f"join {m}" for m in range(len(block.joins)))]
+    rows = (
+        (f"join {m}", names[i], names[j], height) for m, (i, j, height) in enumerate(block.joins)
+    )
+    yield "", ["join", "one", "other", block.unit or "height"], rows
+
+
 def _strips(block: blocks.Strips) -> Iterator[Part]:
     """A row for each step; steps after the end of a sequence are left out."""
     strips = zip(block.labels, block.states, strict=True)
@@ -186,6 +195,7 @@ PARTS: dict[str, Callable[[Any], Iterable[Part]]] = {
     ],
     "Curves": _curves,
     "Arcs": _arcs,
+    "Tree": _tree,
     "Strips": _strips,
     "Course": _course,
     "Images": _images,

@@ -203,6 +203,18 @@ def arcs(block: blocks.Arcs) -> Figure:
     return figure
 
 
+def tree(block: blocks.Tree) -> Figure:
+    """Leaves below one another, and a bracket for each join, at its height from the leaves."""
+    figure, ax = _axes(6.4, 0.9 + 0.24 * len(block.names), block)
+    for (a, i), (b, j), c in blocks.brackets(block):
+        ax.plot([a, c, c, b], [i, i, j, j], color=BLUE, linewidth=1.2)
+    ax.set_yticks(np.arange(len(block.names)), block.names, fontsize=8)
+    ax.set_xlabel(block.unit, fontsize=8)
+    ax.grid(False)
+    ax.invert_yaxis()
+    return figure
+
+
 def strips(block: blocks.Strips) -> Figure:
     """A row for each sequence, a colour for each state."""
     from matplotlib.colors import ListedColormap
@@ -291,6 +303,7 @@ DRAWN: dict[type, Callable[[Any], Figure]] = {
     blocks.Heat: heat,
     blocks.Curves: curves,
     blocks.Arcs: arcs,
+    blocks.Tree: tree,
     blocks.Strips: strips,
     blocks.Course: course,
     blocks.Images: images,

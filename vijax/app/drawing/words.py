@@ -7,12 +7,14 @@ Source: Sievert and Shirley 2014, equation 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from vijax.evaluate.topic_words import frex, lift, word_scores
 from vijax.topics.summary import Topic
 
 MOST_SHOWN = 30
@@ -26,11 +28,45 @@ LEAST_USE = 0.01
 """A word keeps its `MOST_USES` largest topics with at least this share of its uses."""
 
 
+RELEVANCE = 0.6
+"""The first position of the slider, as in Sievert and Shirley."""
+WordOrder = Literal["probability", "relevance", "frex", "lift", "score"]
+ORDERS: tuple[WordOrder, ...] = ("frex", "lift", "score")
+"""The orders of words that the page has beside relevance."""
+LEAST_USES = 5.0
+"""Uses from which a word can lead by lift: one seen once in a single topic would lead else."""
+
+
+def word_order(
+    concentration: Float[np.ndarray, "K V"], order: WordOrder
+) -> Float[np.ndarray, "K V"]:
+    """Scores of the words of each topic, high for those that lead.
+
+    >>> weights = np.array([[60.0, 30.0], [60.0, 9.0]])
+    >>> [int(word_order(weights, order)[0].argmax()) for order in ("probability", "lift")]
+    [0, 1]
+    """
+    weights = np.clip(np.nan_to_num(np.asarray(concentration, np.float64)), 1e-10, 1e30)
+    probs = weights / weights.sum(axis=1, keepdims=True)
+    if order == "probability":
+        return probs
+    if order == "frex":
+        return frex(probs)
+    if order == "score":
+        return word_scores(probs)
+    ratio = lift(probs, weights.sum(axis=1))
+    if order == "lift":
+        return np.where(weights >= LEAST_USES, ratio, ratio * 1e-12)
+    return np.log(probs) - (1.0 - RELEVANCE) * np.log(weights.sum(0) / weights.sum())
+
+
 class Leading(NamedTuple):
-    """Words of one topic: their places in the lexicon, and log p(w | k)."""
+    """Words of one topic: their places in the lexicon, and log p(w | k); and by the name of an
+    order the words that lead in it, as places among these."""
 
     places: Int[np.ndarray, " n"]
     log_probs: Float[np.ndarray, " n"]
+    orders: Mapping[str, Int[np.ndarray, " m"]] = MappingProxyType({})
 
 
 class Words(NamedTuple):
@@ -70,7 +106,11 @@ def page_words(
     log_probs = np.log(weights / weights.sum(axis=1, keepdims=True))
     totals = weights.sum(axis=0)
     log_overall = np.log(totals / totals.sum())
-    leading = [np.flatnonzero(row) for row in leads_somewhere(log_probs, log_overall, shown)]
+    is_leading = leads_somewhere(log_probs, log_overall, shown)
+    by_order = {order: _first_words(word_order(weights, order), shown) for order in ORDERS}
+    for first in by_order.values():
+        np.put_along_axis(is_leading, first, True, axis=1)
+    leading = [np.flatnonzero(row) for row in is_leading]
     frequent = np.argsort(-totals, kind="stable")
     is_kept = np.zeros(len(totals), bool)
     is_kept[frequent[:most]] = True
@@ -81,10 +121,21 @@ def page_words(
     return Words(
         tuple(str(vocabulary[i]) for i in order),
         log_overall[order],
-        tuple(Leading(place[ids], log_probs[k, ids]) for k, ids in enumerate(leading)),
+        tuple(
+            Leading(
+                place[ids],
+                log_probs[k, ids],
+                {order: np.searchsorted(ids, first[k]) for order, first in by_order.items()},
+            )
+            for k, ids in enumerate(leading)
+        ),
         _uses(weights[:, order] / totals[order]),
         len(totals) - len(order),
     )
+
+
+def _first_words(scores: Float[np.ndarray, "K V"], shown: int) -> Int[np.ndarray, "K m"]:
+    return np.argsort(-scores, axis=1, kind="stable")[:, :shown]
 
 
 def leads_somewhere(

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from vijax.app.drawing.words import WordOrder, word_order
 from vijax.app.folder.restored import reread_plan, restore_run, with_data_path
 from vijax.app.folder.run_end import read_end
 from vijax.app.folder.run_folder import read_run_config, version_remark
@@ -30,6 +31,7 @@ from vijax.app.sources.topic_names import topic_names, words_per_topic
 from vijax.contract.queries import is_size, is_sizes
 from vijax.families import Dirichlet
 from vijax.fitting.result import Fit
+from vijax.topics import TopicTree, topic_tree
 from vijax.topics.summary import Topic, summarise
 
 
@@ -230,13 +232,52 @@ class Run:
                 self.seen, self.config.listing, self._new(new), key, num_draws, num_steps
             )
 
-    def topics(self, num_words: int = 10) -> list[Topic]:
-        """The topics, largest first: number, share of all words, most probable words with their
+    def topics(self, num_words: int = 10, words: WordOrder = "probability") -> list[Topic]:
+        """The topics, largest first: number, share of all words, leading words with their
         probabilities. Topics that a model with growth leaves empty have no words.
+
+        Args:
+          num_words: number of words of each topic.
+          words: which words lead: the most probable; by relevance (at weight 0.6), frex, lift or
+            score, which prefer words that other topics lack.
 
         Raises:
           ConfigError: the model has no topics.
         """
+        topics = self._topics()
+        names = topic_names(self.config)
+        vocabulary = self.seen.data.names
+        concentration = np.asarray(topics.concentration)
+        topic_summaries = summarise(
+            concentration,
+            vocabulary,
+            num_words,
+            held=words_per_topic(self.seen),
+            scores=word_order(concentration, words),
+        )
+        return [topic._replace(name=names.get(topic.number, "")) for topic in topic_summaries]
+
+    def tree(self) -> TopicTree:
+        """The tree of the topics: `run.tree().text(labels)`, `run.tree().groups(10)`; see
+        `vijax.topics.topic_tree`.
+
+        Raises:
+          ConfigError: the model has no topics.
+        """
+        weights = np.maximum(np.asarray(self._topics().concentration, np.float64), 1e-10)
+        return topic_tree(weights, weights.sum(1))
+
+    def tree_text(self) -> str:
+        """The tree with numbers and labels of the topics."""
+        labels = {topic.number: topic.full_label for topic in self.topics(3) if topic.words}
+        weights = np.maximum(np.asarray(self._topics().concentration, np.float64), 1e-10)
+        order = sorted(labels)
+        if len(order) < 2:
+            return "\n".join(labels.values())
+        tree = topic_tree(weights[order], weights[order].sum(1))
+        return tree.text([labels[k] for k in order])
+
+    def _topics(self) -> Dirichlet:
         topics = self.seen.posterior.get("topics")
         if not isinstance(topics, Dirichlet):
             name = self.config.listing.name
@@ -244,13 +285,7 @@ class Run:
                 f"{self.folder}: a run of {name}, which has no topics; see: vijax summary "
                 f"{self.folder}"
             )
-        names = topic_names(self.config)
-        words = self.seen.data.names
-        concentration = np.asarray(topics.concentration)
-        topic_summaries = summarise(
-            concentration, words, num_words, held=words_per_topic(self.seen)
-        )
-        return [topic._replace(name=names.get(topic.number, "")) for topic in topic_summaries]
+        return topics
 
     def __repr__(self) -> str:
         names = self.seen.data.names

@@ -136,15 +136,19 @@ class Plan:
         carries = takes_all(self.algorithm) and self.algorithm.spec.model.locals.carried
         return carries or any(wrapper.of_groups for wrapper in self.algorithm.wrappers)
 
+    def start_batch(self) -> Any:
+        """The first batch of training; None where a state does not depend on the data."""
+        if not self.state_needs_data:
+            return None
+        loader = as_loader(self.training, self.algorithm.spec.model, self.batch_size, 0)
+        return next(iter(loader.batches(0, 1)))
+
     def state_like(self, algorithm: Algorithm) -> Any:
         """The shapes of the state of an algorithm, by which checkpoints are read. `algorithm` is
         the plan's, or the algorithm of the mixture that a run has kept."""
         restarts = self.config.fit.restarts
         runs = algorithm if restarts == 1 else many(algorithm, restarts)
-        batch = None
-        if self.state_needs_data:
-            loader = as_loader(self.training, algorithm.spec.model, self.batch_size, 0)
-            batch = next(iter(loader.batches(0, 1)))
+        batch = self.start_batch()
         return jax.eval_shape(lambda key: runs.init(key, batch), jax.random.key(0))
 
 

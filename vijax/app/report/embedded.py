@@ -95,6 +95,7 @@ def _topic(topic: Topic, page: TopicPage) -> dict[str, Any]:
         "coherence": _number(topic.coherence),
         "words": leading.places.tolist() if topic.words else [],
         "logs": _whole_logs(leading.log_probs) if topic.words else [],
+        "orders": {name: places.tolist() for name, places in leading.orders.items()},
         "alike": _alike(topic.number, page.distances),
         "documents": [] if documents is None else _pairs(documents.typical[topic.number]),
     }

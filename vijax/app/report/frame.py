@@ -13,12 +13,10 @@ import numpy as np
 
 from vijax.app.drawing.bubbles import Bubble, bubble_map
 from vijax.app.drawing.svg import escape
-from vijax.app.drawing.words import Words
+from vijax.app.drawing.words import RELEVANCE, Words
 from vijax.app.report.embedded import Documents, TopicPage, to_json_text
 from vijax.topics.summary import Topic
 
-RELEVANCE = 0.6
-"""The first position of the slider, as in Sievert and Shirley."""
 IN_TABLE = 8
 ALL = "The topics of all documents: vijax transform."
 SCRIPTS = ("start", "words", "map", "topics", "one_topic", "search", "groups", "finish")
@@ -92,7 +90,8 @@ def _bubble(topic: Topic, words: Words) -> Bubble:
 
 def relevant_words(topic: Topic, words: Words, weight: float = RELEVANCE) -> list[str]:
     """The words of a topic, the most relevant first."""
-    places, log_probs = words.leading[topic.number]
+    leading = words.leading[topic.number]
+    places, log_probs = leading.places, leading.log_probs
     relevance = log_probs - (1.0 - weight) * words.log_overall[places]
     return [words.names[places[i]] for i in np.argsort(-relevance, kind="stable")]
 

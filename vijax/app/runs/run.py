@@ -361,6 +361,17 @@ def _run_to_end(session: Session) -> Outcome:
     return _write_result(session, result, recorder)
 
 
+def finish(session: Session, result: Fit) -> Outcome:
+    """Scores a fit that took no steps of its own, and writes its result."""
+    has_score = session.plan.data.test is not None and session.plan.config.listing.has_score(
+        session.plan.algorithm.spec.model
+    )
+    recorder = _make_recorder(session, has_score)
+    if has_score:
+        recorder.take_score(result)
+    return _write_result(session, result, recorder)
+
+
 def _make_recorder(session: Session, has_score: bool) -> Recorder:
     """The writer of metrics and checkpoints, which also takes held-out scores."""
     folder, plan, _, say, team = session

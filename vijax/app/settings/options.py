@@ -97,6 +97,7 @@ def model_section(
     width: str = "",
     learn: tuple[str, ...] = (),
     without: Iterable[str] = (),
+    listed: Iterable[str] = (),
     **more: Any,
 ) -> Any:
     """[model], a dataclass: the settings of a model's constructor.
@@ -108,6 +109,7 @@ def model_section(
       width: the argument that is the number of the data's words or columns.
       learn: hyperparameters that may be learnt from the data.
       without: other arguments that are not settings.
+      listed: arguments that are a number, or a list of one for each part of the model.
       **more: defaults that differ from the constructor's, or that it lacks; and settings of the
         section's own: a `setting` or `section`, as a pair after its type if that is not the type of
         its default.
@@ -121,7 +123,10 @@ def model_section(
         default = more.get(key, argument.default)
         if default is _MISSING:
             raise TypeError(f"{name}: {key} has no default: give one, as in {key}=1")
-        fields.append((key, argument.hint, setting(default, argument.meaning, argument.limit)))
+        hint: Any = argument.hint
+        if key in listed:
+            hint = float | tuple[float, ...]
+        fields.append((key, hint, setting(default, argument.meaning, argument.limit)))
     if learn:
         meaning = (
             f"hyperparameters that are learnt from the data, of {', '.join(map(toml_value, learn))}"

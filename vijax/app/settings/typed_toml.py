@@ -128,7 +128,12 @@ def _check_value(key: str, entry: Entry, setting: Setting) -> Any:
         ) from None
     for item in value if isinstance(value, tuple) else (value,):
         _check_storable(item, f"{entry.origin}: {key}")
-    if setting.check is not None and value is not None and not setting.check.test(value):
+    if setting.check is None or value is None:
+        return value
+    numbers = (value,)
+    if isinstance(value, tuple) and float in typing.get_args(setting.type):
+        numbers = value  # one or more of them
+    if not all(map(setting.check.test, numbers)):
         expected = setting.check.expected
         raise ConfigError(
             f"{entry.origin}: {key}: expected {expected}, got {toml_value(entry.value)}"

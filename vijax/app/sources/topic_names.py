@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from vijax.app.drawing.blocks import Block, Table, Topics
+from vijax.app.drawing.blocks import Arcs, Block, Table, Topics, Tree
 from vijax.app.settings.options import argument_setting, build_from_section
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
 from vijax.app.sources.listing import Data, FittedRun, RowResults
@@ -143,6 +143,8 @@ def name_topics(blocks: Iterable[Block], names: Mapping[int, str]) -> list[Block
             for before, after in zip(block.topics, topics, strict=True):
                 new_labels[before.full_label] = after.full_label
             block = block._replace(topics=topics)
+        elif isinstance(block, Tree | Arcs):
+            block = block._replace(names=[new_labels.get(name, name) for name in block.names])
         elif isinstance(block, Table):
             rows = [[new_labels.get(cell, cell) for cell in row] for row in block.rows]
             block = block._replace(rows=rows)

@@ -69,6 +69,12 @@ find("relevance").addEventListener("input", (event) => {
   waiting = true;
 });
 
+find("order").addEventListener("change", (event) => {
+  state.order = event.target.value;
+  find("slider").hidden = state.order !== "relevance";
+  fillAll();
+});
+
 const linked = (text) => topics.get(Number(/^#topic-(\d+)$/.exec(text)?.[1] ?? NaN))?.number;
 document.addEventListener("click", (event) => {
   const target = event.target.closest?.("a[href^='#topic-']"),
@@ -84,6 +90,8 @@ window.addEventListener("popstate", () => {
 });
 
 state.weight = Number(find("relevance").value);
+state.order = find("order").value;
+find("slider").hidden = state.order !== "relevance";
 state.topic = linked(location.hash) ?? state.topic;
 const has = { documents: read.documents !== null, groups: read.groups.length > 0 };
 for (const part of document.querySelectorAll(".relevance, .search, #topic, #groups, .saves, #cards")) {

@@ -8,7 +8,7 @@ const LARGEST = 4,
 function sharesOf(group, k) {
   return group.names.map((name, g) => {
     const share = group.share[g][k] / read.whole;
-    const error = group.error[g][k] === null ? null : (1.96 * group.error[g][k]) / read.whole;
+    const error = group.error[g][k] === null ? null : (1.645 * group.error[g][k]) / read.whole;
     const low = error === null ? null : Math.max(0, share - error),
       high = error === null ? null : Math.min(1, share + error);
     return { name, share, low, high, documents: group.documents[g] };

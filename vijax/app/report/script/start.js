@@ -1,7 +1,7 @@
 // What the page embeds, and how elements are made: text is always text, whatever it says.
 const read = JSON.parse(document.getElementById("explored").textContent);
 const topics = new Map(read.topics.map((topic) => [topic.number, topic]));
-const state = { weight: 0.6, topic: read.topics[0].number, by: 0, sort: "share", down: true };
+const state = { weight: 0.6, order: "relevance", topic: read.topics[0].number, by: 0, sort: "share", down: true };
 const DRAWING = document.querySelector(".map").namespaceURI;
 const find = (id) => document.getElementById(id);
 

@@ -2,7 +2,7 @@
 const ranked = new Map();
 
 function relevant(topic) {
-  const key = `${topic.number} ${state.weight}`;
+  const key = `${topic.number} ${state.order} ${state.weight}`;
   if (!ranked.has(key)) {
     const rows = topic.words.map((place, i) => ({
       place,
@@ -11,8 +11,12 @@ function relevant(topic) {
       overall: Math.exp(-read.overall[place] / read.fine),
       relevance: ((1 - state.weight) * read.overall[place] - topic.logs[i]) / read.fine,
     }));
-    rows.sort((a, b) => b.relevance - a.relevance || a.place - b.place);
-    ranked.set(key, rows.slice(0, read.shown));
+    const order = topic.orders[state.order];
+    if (order && rows.length) ranked.set(key, order.map((i) => rows[i]));
+    else {
+      rows.sort((a, b) => b.relevance - a.relevance || a.place - b.place);
+      ranked.set(key, rows.slice(0, read.shown));
+    }
   }
   return ranked.get(key);
 }
