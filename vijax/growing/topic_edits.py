@@ -18,7 +18,8 @@ from vijax.data.corpora.corpus import Corpus
 from vijax.families import Beta, Dirichlet, Product
 from vijax.fitting.fit import fit as run_fit
 from vijax.fitting.result import Fit
-from vijax.inference.compose import build_algorithm, initial_state
+from vijax.inference.compose import build_algorithm
+from vijax.inference.step import initial_state
 from vijax.models.documents.hdp import hdp
 from vijax.models.documents.lda import lda
 from vijax.topics.editing import Groups, group_topics, sum_groups
