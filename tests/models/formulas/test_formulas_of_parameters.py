@@ -204,6 +204,51 @@ def test_a_fit_is_near_maximum_likelihood(family):
         np.testing.assert_allclose(by_name[name][1], sd, rtol=0.12)
 
 
+def over_the_effect_of_sigma(named, rows):
+    """The log integral over both effects of a group: that of the mean by dense normal algebra, that
+    of the logarithm of sigma on a grid."""
+    x = TABLE["x"][rows]
+    v = np.linspace(-20, 20, 2001)
+    logs = named["sigma_Intercept"] + named["sigma_x"] * x + named["sigma_1|g_sigma"] * v[:, None]
+    sigma = np.exp(np.clip(logs, -12, 14))
+    r = (TABLE["y"][rows] - named["Intercept"] - named["x"] * x) / sigma
+    effects = named["1|g_sigma"] / sigma
+    precision = 1 + np.sum(effects**2, 1)
+    squares = np.sum(r**2, 1) - np.sum(r * effects, 1) ** 2 / precision
+    log_lik = -0.5 * (squares + np.log(2 * np.pi * sigma**2).sum(1) + np.log(precision))
+    return special.logsumexp(log_lik + stats.norm.logpdf(v)) + np.log(v[1] - v[0])
+
+
+def test_the_density_with_effects_of_a_group_in_mean_and_sigma_is_a_number_far_from_its_mode():
+    """The log likelihood of a normal law is convex in mean and log sigma at large residuals, where
+    whole Newton steps go astray: .8 % of these draws were NaN."""
+    model = vi.glmm("y ~ x + (1 | g)", TABLE, formulas=["sigma ~ x + (1 | g)"])
+    form = model.density_form
+    x = np.random.default_rng(0).normal(size=(400, model.free.variables.dim))
+    values = jax.vmap(model.free.values_at)(jnp.asarray(x, jnp.float32))
+    by_group = lambda values, rows: forms.log_lik(form, values, rows)
+
+    def of_all(values):
+        log_liks = jax.vmap(lambda values: jax.vmap(by_group, (None, 0))(values, model.data))(
+            values
+        )
+        return jnp.sum(log_liks), log_liks
+
+    (_, log_liks), slopes = jax.jit(jax.value_and_grad(of_all, has_aux=True))(values)
+    assert np.isfinite(log_liks).all()
+    assert all(np.isfinite(slope).all() for slope in slopes.values())
+    by_name = {name: np.asarray(part) for name, part in jax.vmap(form.named)(values).items()}
+    errors = []
+    for i in range(30):
+        named = {name: float(part[i]) for name, part in by_name.items()}
+        for j, g in enumerate("abcd"):
+            expected = over_the_effect_of_sigma(named, TABLE["g"] == g)
+            actual = log_liks[i, j] - 6 * np.log(form.units.size)
+            errors.append(abs(actual - expected))
+    assert np.median(errors) < 3e-3
+    assert np.quantile(errors, 0.95) < 0.3
+
+
 @pytest.fixture(scope="module")
 def normal_fit():
     table = {"y": draw("gaussian"), "x": X, "z": Z, "g": np.arange(SIZE) % 20}

@@ -22,10 +22,12 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from vijax.models.formulas.effects.integrals import (
     LOG_2PI,
     LogLik,
+    absolute_diagonals,
     backward,
     cholesky,
     climb,
     forward,
+    shorten,
     slopes_of_rows,
     times_weights,
 )
@@ -78,15 +80,13 @@ class Columns(NamedTuple):
         return factorise(blocks, across, dense)
 
     def safe_curvature(self, w: Float[Array, "N C C"]) -> Curvature:
-        """`curvature`, or where that is not positive, away from a mode, a larger one that is."""
+        """`curvature`, or where that is not positive, away from a mode, one that is."""
         exact = self.curvature(w)
         if not self.may_be_convex:
             return exact
-        # Sums of absolute values by row exceed all eigenvalues (Gershgorin 1931).
-        bounds = jnp.sum(jnp.abs(w), 2)
-        larger = self.curvature(bounds[:, None] * jnp.eye(w.shape[1], dtype=w.dtype)[None])
+        positive = self.curvature(absolute_diagonals(w))
         finite = jnp.array([jnp.all(jnp.isfinite(part)) for part in exact])
-        return jax.tree.map(lambda x, y: jnp.where(jnp.all(finite), x, y), exact, larger)
+        return jax.tree.map(lambda x, y: jnp.where(jnp.all(finite), x, y), exact, positive)
 
 
 class Effects(NamedTuple):
@@ -173,7 +173,8 @@ def find_mode(log_lik: LogLik, parameters: Any, a: Array, z: Columns) -> tuple[E
     mode = climb(lambda v: _joint(log_lik, *fixed, v), slopes, solve, decrement, start)
     mode = jax.lax.stop_gradient(mode)
     slope, _ = _slopes(log_lik, parameters, a, z, mode)
-    v = _add(mode, solve(slopes(mode)[1], slope))
+    fixed_slope, factor = slopes(mode)
+    v = _add(mode, shorten(solve(factor, slope), decrement(factor, fixed_slope)))
     return v, _slopes(log_lik, parameters, a, z, v)[1]
 
 

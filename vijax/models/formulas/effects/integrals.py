@@ -11,7 +11,9 @@ about the mode of the integrand in units of its curvature. One node is Laplace's
 
 The search for the mode is not differentiated. One more Newton step, which is, leaves the mode where
 it is and has the derivative of the mode by the implicit function theorem, so that gradients are
-exact."""
+exact. Away from a mode the log likelihood of several predictors may be convex, as that of a normal
+law in its mean and the logarithm of its sigma is at large residuals. There Newton's steps go by the
+absolute diagonals of W_n instead, which are positive."""
 
 from __future__ import annotations
 
@@ -63,11 +65,13 @@ def quadrature(
     a: Float[Array, " n *C"],
     b: Float[Array, "n *C d"],
     nodes: int,
+    may_be_convex: bool = False,
 ) -> Float[Array, ""]:
-    """The log integral for any law, with this number of nodes a dimension."""
+    """The log integral for any law, with this number of nodes a dimension; `may_be_convex` as in
+    `find_mode`."""
     if b.shape[-1] == 0:
         return jnp.sum(log_lik(parameters, a))
-    mode, factor = find_mode(log_lik, parameters, a, b)
+    mode, factor = find_mode(log_lik, parameters, a, b, may_be_convex)
     places, log_weights = _grid(nodes, b.shape[-1])
     v = mode[None] + jax.vmap(lambda t: backward(factor, t))(jnp.asarray(places, b.dtype))
     log_joint = jax.vmap(lambda v: joint(log_lik, parameters, a, b, v))(v)
@@ -75,24 +79,39 @@ def quadrature(
 
 
 def find_mode(
-    log_lik: LogLik, parameters: Any, a: Float[Array, " n *C"], b: Float[Array, "n *C d"]
+    log_lik: LogLik,
+    parameters: Any,
+    a: Float[Array, " n *C"],
+    b: Float[Array, "n *C d"],
+    may_be_convex: bool = False,
 ) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
-    """The mode of the integrand, and the factor of its curvature at the mode."""
+    """The mode of the integrand, and the factor of its curvature at the mode. `may_be_convex` says
+    that the log likelihood of a row may be convex in its predictors."""
     fixed = jax.lax.stop_gradient((parameters, a, b))
     # Jitted to be traced once for all calls below, and inside this function to be freed with it.
-    value, slopes = (jax.jit(functools.partial(f, log_lik)) for f in (joint, _slopes))
+    value = jax.jit(functools.partial(joint, log_lik))
+    slopes = jax.jit(functools.partial(_slopes, log_lik, may_be_convex))
+    promise = lambda factor, x: jnp.sum(forward(factor, x) ** 2)
     mode = climb(
         lambda v: value(*fixed, v),
         lambda v: slopes(*fixed, v),
         lambda factor, x: backward(factor, forward(factor, x)),
-        lambda factor, x: jnp.sum(forward(factor, x) ** 2),
+        promise,
         jnp.zeros(b.shape[-1], b.dtype),
     )
     mode = jax.lax.stop_gradient(mode)
     slope, _ = slopes(parameters, a, b, mode)
-    _, factor = slopes(*fixed, mode)
-    v = mode + backward(factor, forward(factor, slope))
+    fixed_slope, factor = slopes(*fixed, mode)
+    step = backward(factor, forward(factor, slope))
+    v = mode + shorten(step, promise(factor, fixed_slope))
     return v, slopes(parameters, a, b, v)[1]
+
+
+def shorten(step: Any, promise: Float[Array, ""]) -> Any:
+    """The last Newton step, of length at most one in units of the curvature: where a search ends
+    before it is at the mode, a whole step could go anywhere. `promise` is its squared length."""
+    share = jax.lax.rsqrt(jnp.maximum(jax.lax.stop_gradient(promise), 1.0))
+    return jax.tree.map(lambda x: share * x, step)
 
 
 def joint(log_lik: LogLik, parameters: Any, a: Array, b: Array, v: Array) -> Float[Array, ""]:
@@ -100,14 +119,34 @@ def joint(log_lik: LogLik, parameters: Any, a: Array, b: Array, v: Array) -> Flo
     return jnp.sum(log_lik(parameters, a + b @ v)) - 0.5 * jnp.sum(v**2) - 0.5 * v.size * LOG_2PI
 
 
-def _slopes(log_lik: LogLik, parameters: Any, a: Array, b: Array, v: Array) -> tuple[Array, Array]:
-    """The gradient of the log integrand, and the factor of its curvature."""
+def _slopes(
+    log_lik: LogLik, may_be_convex: bool, parameters: Any, a: Array, b: Array, v: Array
+) -> tuple[Array, Array]:
+    """The gradient of the log integrand, and the factor of its curvature; or, where that is not
+    positive, of a curvature that is."""
     slope, weights = slopes_of_rows(log_lik, parameters, a + b @ v)
-    flat = b.reshape(-1, v.size)
-    weighted = times_weights(weights, b.reshape(*weights.shape[:2], v.size)).reshape(flat.shape)
-    curvature = weighted.T @ flat + jnp.eye(v.size, dtype=b.dtype)
+    gradient = slope.reshape(-1) @ b.reshape(-1, v.size) - v
     # With one predictor, or categories, pivots are one or more.
-    return slope.reshape(-1) @ flat - v, cholesky(curvature, LEAST_PIVOT)
+    if not may_be_convex:
+        return gradient, cholesky(_curvature(weights, b), LEAST_PIVOT)
+    factor = cholesky(_curvature(weights, b))
+    positive = cholesky(_curvature(absolute_diagonals(weights), b))
+    # The root of a negative number is no number, and no number is larger than another.
+    is_positive = jnp.all(jnp.diagonal(factor) ** 2 > LEAST_PIVOT)
+    return gradient, jnp.where(is_positive, factor, positive)
+
+
+def _curvature(weights: Float[Array, "n C C"], b: Float[Array, "n *C d"]) -> Float[Array, "d d"]:
+    """I + sum_n B_n' W_n B_n."""
+    d = b.shape[-1]
+    weighted = times_weights(weights, b.reshape(*weights.shape[:2], d)).reshape(-1, d)
+    return weighted.T @ b.reshape(-1, d) + jnp.eye(d, dtype=b.dtype)
+
+
+def absolute_diagonals(weights: Float[Array, "n C C"]) -> Float[Array, "n C C"]:
+    """The absolute diagonals of W_n: weights that are never negative."""
+    eye = jnp.eye(weights.shape[1], dtype=weights.dtype)
+    return jnp.abs(weights) * eye[None]
 
 
 def slopes_of_rows(

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 
 from vijax.models.formulas.laws import SUPPORTS
 
-LARGEST_LOG, LARGEST_LOGIT = 40.0, 15.0
-"""Largest predictors of parameters, by absolute value: float32 holds the square of e^40, and tells
-sigmoid(15) from one."""
+LARGEST_LOG, LARGEST_LOGIT = 14.0, 15.0
+"""Largest predictors of parameters, by absolute value: float32 holds the sixth power of e^14, which
+second derivatives by a variance have, and tells sigmoid(15) from one."""
 
 
 def inverse_link(name: str, eta: Any, xp: Any = jnp) -> Any:
