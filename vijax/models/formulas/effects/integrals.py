@@ -107,7 +107,7 @@ def find_mode(
     return v, slopes(parameters, a, b, v)[1]
 
 
-def shorten(step: Any, promise: Float[Array, ""]) -> Any:
+def shorten(step: Any, promise: Any) -> Any:
     """The last Newton step, of length at most one in units of the curvature: where a search ends
     before it is at the mode, a whole step could go anywhere. `promise` is its squared length."""
     share = jax.lax.rsqrt(jnp.maximum(jax.lax.stop_gradient(promise), 1.0))
