@@ -42,6 +42,7 @@ from vijax.algorithms import cavi, em, map, memoized, pg_svi, sgrld, ssvi, ssvi_
 from vijax.app.folder.load import load
 from vijax.automatic.auto import auto
 from vijax.automatic.dadvi import dadvi
+from vijax.automatic.many.regressions import with_many as _with_many
 from vijax.contract import init, objective
 from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.expected import FarFromPriorWarning
@@ -100,7 +101,7 @@ from vijax.inference.wrappers.sized import part_of, whole
 from vijax.models.energies.check_energy import check_energy
 from vijax.models.energies.density import density
 from vijax.models.energies.energy_model import Structure, conditional, energy_model
-from vijax.models.formulas.glmm import glmm
+from vijax.models.formulas.glmm import glmm as _glmm
 from vijax.models.structural.stm import stm
 from vijax.predict.at_values import at
 from vijax.response.linear_response import linear_response
@@ -111,6 +112,8 @@ if TYPE_CHECKING:
     from vijax.fitting import checkpoint
 
 __version__ = "0.1.0"
+glmm = _with_many(_glmm)
+"""`vijax.models.formulas.glmm.glmm`, with `glmm.many` for many responses."""
 
 __all__ = [
     "Algorithm",

@@ -24,6 +24,11 @@ BEFORE = {
     "pandas.DataFrame(SLEEP)\n"
     "formula = 'reaction ~ days + (1 | subject)'",
     "effects": "from tests.models.mixed_tables import CATTLE as table",
+    "many": MODEL
+    + """
+table = {"treat": list("ab") * 12, "donor": np.repeat(["d1", "d2", "d3", "d4", "d5", "d6"], 4)}
+responses = {f"g{i}": rng.normal(size=24) for i in range(4)}
+""",
     "hierarchies": "",
     "grow": MODEL + "y = rng.normal(size=(60, 2)) + 9.0 * (np.arange(60) % 2)[:, None]",
     "own-data": MODEL

@@ -377,6 +377,50 @@ def effects(
     return 0
 
 
+def many(
+    data: str,
+    /,
+    *,
+    formula: str,
+    responses: str,
+    out: Path,
+    of: tuple[str, ...] = (),
+    family: str = "gaussian",
+    by: str | None = None,
+    prior: tuple[str, ...] = (),
+    weights: str | None = None,
+    level: float = 0.9,
+    rate: float = 0.05,
+    seed: int = 0,
+) -> int:
+    """Fits many responses (genes, taxa, voxels) to one design, side by side, and tells how many
+    signs of a coefficient are sure, with the number of responses in mind.
+
+    Args:
+      data: table of the samples, a row each.
+      formula: ~ terms, without a response: "~ treatment + (1 | donor)".
+      responses: table of the responses: a column for each, and the rows of the samples in their
+        order. With --by a row for each response, its name first.
+      out: new folder: estimates.csv (all unknowns), a table for each coefficient, fits.npz.
+      of: coefficients to print, all if not given.
+      family: law of the responses, as in model.family of glmm.
+      by: column of the samples' names, which the columns of responses then have.
+      prior: priors as in model.priors of glmm: --prior "dose: normal 0 2".
+      weights: column that says how often a row counts.
+      level: probability of the intervals.
+      rate: expected share of wrong signs in the lists that are counted.
+      seed: seed of the draws.
+    """
+    from vijax.app.answers.many import ManyRequest, fit_many
+    from vijax.app.settings.typed_toml import check_seed
+
+    check_seed(seed)
+    request = ManyRequest(formula, responses, family, by, prior, weights, level, seed)
+    text, is_usable = fit_many(data, request, out, of, rate, say_to_stderr)
+    print(printable(text))
+    return 0 if is_usable else UNUSABLE
+
+
 def evaluate(
     run: Path,
     /,
@@ -565,7 +609,7 @@ RUNS = (
     edit,
     report,
 )
-OTHERS = (init, prepare, configs, settings, version)
+OTHERS = (many, init, prepare, configs, settings, version)
 COMMANDS: dict[str, Callable[..., int]] = {
     command.__name__: command for command in (*RUNS, *OTHERS)
 }

@@ -408,7 +408,7 @@ class _ByIdentity:
 
 @functools.lru_cache(maxsize=2)
 def _cached_model(settings: Any, key: _ByIdentity, dtype: Any) -> Glmm:
-    priors = _priors(settings.priors)
+    priors = read_priors(settings.priors)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", OnlyPriorWarning)  # said by `load`
@@ -427,11 +427,11 @@ def _cached_model(settings: Any, key: _ByIdentity, dtype: Any) -> Glmm:
         raise ConfigError(f"model.{error}") from error
 
 
-def _priors(lines: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+def read_priors(lines: Sequence[str]) -> dict[str, tuple[Any, ...]]:
     """Priors by name, from lines such as "x: normal 0 1". Names may have colons, as interactions
     do.
 
-    >>> _priors(["x:z: normal 0 1"])
+    >>> read_priors(["x:z: normal 0 1"])
     {'x:z': ('normal', 0.0, 1.0)}
     """
     priors = {}

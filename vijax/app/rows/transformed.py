@@ -171,12 +171,12 @@ def check_transforms(listing: Listing) -> None:
 
 
 # --- files ----------------------------------------------------------------------------------------
-def write_columns(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+def write_columns(path: Path, columns: Mapping[str, Any]) -> None:
     """Writes columns of one length; the ending of the name gives the format."""
     write_parts(path, [columns])
 
 
-def write_parts(path: Path, parts: Iterable[Mapping[str, Sequence[Any]]]) -> None:
+def write_parts(path: Path, parts: Iterable[Mapping[str, Any]]) -> None:
     """Writes parts of columns, one below the other; the ending of the name gives the format."""
     writer = WRITERS[check_ending(path)]
     write_atomically(path, lambda file: writer(parts, file))

@@ -34,6 +34,10 @@ Any log density of your own, in a Python file, which is executed
     vijax fit density
     vijax fit density --data mine.csv --set model.file=mine.py data.target=y
 
+Thousands of responses (genes, taxa, voxels) on one design, and which signs are sure
+
+    vijax many samples.csv --formula "~ dose + (1 | donor)" --responses genes.csv --by sample --out genes
+
 Then
 
     vijax summary runs/mine                       what was found, in words and numbers

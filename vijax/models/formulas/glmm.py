@@ -209,7 +209,7 @@ def _glmm(
     check_responses(design.y, design.trials, law, design.response, typed.row_names)
     weights = read_weights(weights, typed)
     check_size(design, law)
-    nodes = _choose_nodes(design, law, weights, nodes)
+    nodes = choose_nodes(design, law, weights, nodes)
     all_priors = merge_priors(weak_priors(design, law, weights), priors)
     form = make_form(design, law, all_priors, weights, nodes)
     if law.is_location_scale and "se" not in design.facts:
@@ -262,7 +262,7 @@ def _make_model(
     return dataclasses.replace(bare, queries={**bare.queries, **queries})
 
 
-def _choose_nodes(design: reader.Design, law: Law, weights: np.ndarray, nodes: int | None) -> int:
+def choose_nodes(design: reader.Design, law: Law, weights: np.ndarray, nodes: int | None) -> int:
     """Nodes a dimension: the argument, else by the sizes of groups. One for several factors, and
     where the integrand is normal."""
     is_crossed = len(design.factors) > 1 or bool(design.smooths)

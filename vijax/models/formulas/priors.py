@@ -66,17 +66,24 @@ def _dirichlet(shares: Array, concentration: Any) -> Any:
     return constant + (concentration - 1) * jnp.sum(jnp.log(shares), -1)
 
 
-def _normal(x: Any, mean: float, sd: float) -> Any:
+def _log(x: Any) -> Any:
+    """The logarithm of a number that is known, or that a program traces."""
+    if isinstance(x, float | int):
+        return math.log(x)
+    return jnp.log(x)
+
+
+def _normal(x: Any, mean: Any, sd: Any) -> Any:
     """Log density of N(mean, sd^2). SciPy's square of sd = 1e20 would not fit into float32."""
-    return stats.norm.logpdf((x - mean) / sd) - math.log(sd)
+    return stats.norm.logpdf((x - mean) / sd) - _log(sd)
 
 
-def _student_t(x: Any, degrees: float, mean: float, scale: float) -> Any:
-    return stats.t.logpdf((x - mean) / scale, degrees) - math.log(scale)
+def _student_t(x: Any, degrees: Any, mean: Any, scale: Any) -> Any:
+    return stats.t.logpdf((x - mean) / scale, degrees) - _log(scale)
 
 
-def _cauchy(x: Any, scale: float) -> Any:
-    return stats.cauchy.logpdf(x / scale) - math.log(scale)
+def _cauchy(x: Any, scale: Any) -> Any:
+    return stats.cauchy.logpdf(x / scale) - _log(scale)
 
 
 TWICE = math.log(2.0)

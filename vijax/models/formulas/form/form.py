@@ -176,7 +176,8 @@ class Form:
     def effect_units(self, i: int) -> Float[np.ndarray, " d"]:
         """The units of the effects of factor i in the data, over those of the density."""
         term = self.terms[i]
-        size = np.where(np.array(term.slots, int) == 0, self.units.size, 1.0)
+        is_main = np.array(term.slots, int) == 0
+        size = is_main * self.units.size + ~is_main  # a program may trace the unit
         return size / np.array(term.sizes)
 
     def factor(self, values: Mapping[str, Any], i: int) -> Float[Array, "d d"]:

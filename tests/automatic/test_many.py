@@ -1,0 +1,230 @@
+"""Many responses on one design: estimates against closed forms, single fits and quadrature; rates
+of false signs against the truth."""
+
+import dataclasses
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+import vijax as vi
+from vijax.automatic.many.across import across, of_lists
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(3)
+GROUPS = np.arange(48) % 8
+TABLE = {
+    "x": RNG.normal(size=48),
+    "h": np.array(list("ab"))[(np.arange(48) // 8) % 2],
+    "g": GROUPS,
+    "depth": np.exp(RNG.normal(size=48)),
+}
+IS_B = TABLE["h"] == "b"
+
+
+def test_estimates_and_tails_are_those_of_the_t_law():
+    """Under flat priors of coefficients and sigma the marginal posteriors are Student's, with N - p
+    - 1 degrees of freedom (Gelman et al. 2013, Bayesian Data Analysis, section 14.2, for a density
+    of sigma that is constant)."""
+    x = np.stack([np.ones(48), TABLE["x"]], 1)
+    sizes = np.linspace(0, 0.8, 9)
+    y = 3 + sizes * TABLE["x"][:, None] + RNG.normal(size=(48, 9))
+    wide = ("normal", 0, 1e5)
+    priors = {"Intercept": wide, "x": wide, "sigma": ("half_normal", 1e5)}
+    fits = vi.glmm.many("~ x", TABLE, y, key=KEY, priors=priors)
+    beta, squares, *_ = np.linalg.lstsq(x, y, rcond=None)
+    degrees = 48 - 3
+    scale = np.sqrt(squares / degrees * np.linalg.inv(x.T @ x)[1, 1])
+    law = stats.t(degrees, beta[1], scale)
+    table = fits.table("x")
+    assert np.abs(table.mean - beta[1]).max() < 0.02 * scale.min()
+    np.testing.assert_allclose(table.sd, law.std(), rtol=0.03)
+    np.testing.assert_allclose(table.low, law.ppf(0.05), atol=0.06 * scale.max())
+    tail = np.minimum(law.cdf(0), law.sf(0))
+    assert tail.min() < 1e-5
+    np.testing.assert_allclose(np.log(table.tail), np.log(tail), rtol=0.08, atol=0.05)
+    assert fits.usable.all()
+    assert "9 of 9 fits can be used" in fits.verdict
+
+
+def counts():
+    effects = RNG.normal(size=(8, 3)) * 0.5
+    eta = 1 + np.array([0.0, 0.7, -0.7]) * IS_B[:, None] + effects[GROUPS]
+    return RNG.poisson(np.exp(eta) * TABLE["depth"][:, None]).astype(float)
+
+
+def test_estimates_with_groups_are_those_of_quadrature():
+    """Over the intercept, the slope, log sd and each group's effect, in NumPy alone."""
+    y = counts()[:, :1]
+    fits = vi.glmm.many("~ h + (1 | g) + offset(log(depth))", TABLE, y, key=KEY, family="poisson")
+    intercepts, slopes = np.linspace(-1, 3, 41), np.linspace(-0.6, 1.2, 31)
+    log_sds, levels = np.linspace(-4, 1.5, 56), np.linspace(-3, 5, 401)
+    a, log_sd = (x.ravel() for x in np.meshgrid(intercepts, log_sds, indexing="ij"))
+    law_of_groups = stats.norm(a, np.exp(log_sd)).pdf(levels[:, None])
+    log_post = np.zeros((len(slopes), len(a)))
+    for group in range(8):
+        log_lik = np.zeros((len(slopes), len(levels)))
+        for is_b in (False, True):
+            rows = (group == GROUPS) & (is_b == IS_B)
+            eta = levels + slopes[:, None] * is_b
+            log_lik += y[rows, 0].sum() * eta - TABLE["depth"][rows].sum() * np.exp(eta)
+        log_post += np.log(np.exp(log_lik - log_lik.max()) @ law_of_groups + 1e-300)
+    log_post = log_post.ravel()
+    b, a, log_sd = np.repeat(slopes, len(a)), np.tile(a, 31), np.tile(log_sd, 31)
+    priors = fits.model("0").priors
+    centre = a + 0.5 * b
+    log_post += stats.norm(*priors["Intercept"][1:]).logpdf(centre)
+    log_post += stats.norm(*priors["h[b]"][1:]).logpdf(b)
+    log_post += stats.halfnorm(0, priors["1|g_sigma"][1]).logpdf(np.exp(log_sd)) + log_sd
+    weights = np.exp(log_post - log_post.max())
+    weights /= weights.sum()
+    for name, values in (("Intercept", a), ("h[b]", b), ("1|g_sigma", np.exp(log_sd))):
+        k = fits.names.index(name)
+        mean = weights @ values
+        sd = np.sqrt(weights @ (values - mean) ** 2)
+        assert abs(fits.mean[0, k] - mean) < 0.05 * sd, name
+        assert abs(np.log(fits.sd[0, k] / sd)) < 0.06, name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("formula", ["~ h + x + (x | g)", "~ s(x, k=5) + h"])
+def test_estimates_are_those_of_single_fits(formula):
+    """Single fits say that sds of few groups come out up to a fifth too small."""
+    y = np.log1p(counts()) + RNG.normal(size=(48, 3))
+    fits = vi.glmm.many(formula, TABLE, y, key=KEY)
+    for i, name in enumerate(fits.responses):
+        single = vi.auto(fits.model(name), key=KEY, richer=True).summary()
+        for j, unknown in enumerate(single.names):
+            k = fits.names.index(unknown)
+            assert abs(fits.mean[i, k] - single.mean[j]) < 0.12 * single.sd[j], unknown
+            assert abs(np.log(fits.sd[i, k] / single.sd[j])) < 0.22, unknown
+
+
+@pytest.fixture(scope="module")
+def gaps():
+    y = IS_B[:, None] * np.array([1.0, 0.0]) + RNG.normal(size=(48, 2))
+    y[5, 1] = y[17, 1] = np.nan
+    return y
+
+
+def test_a_missing_cell_leaves_its_row_out_of_one_response(gaps):
+    fits = vi.glmm.many("~ h + (1 | g)", TABLE, {"a": gaps[:, 0], "b": gaps[:, 1]}, key=KEY)
+    kept = ~np.isnan(gaps[:, 1])
+    rows = {name: values[kept] for name, values in TABLE.items()}
+    alone = vi.glmm.many("~ h + (1 | g)", rows, gaps[kept], key=KEY)
+    np.testing.assert_allclose(fits.mean[1], alone.mean[1], rtol=1e-4, atol=1e-5)
+    assert len(fits.model("b").data["y"]) == 8
+    full = vi.glmm.many("~ h + (1 | g)", TABLE, gaps[:, :1], key=KEY)
+    np.testing.assert_allclose(fits.mean[0], full.mean[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_row_of_weight_two_is_two_rows(gaps):
+    weights = 1.0 + (np.arange(48) < 10)
+    copies = np.repeat(np.arange(48), weights.astype(int))
+    rows = {name: values[copies] for name, values in TABLE.items()}
+    y = gaps[:, :1]
+    weighed = vi.glmm.many("~ h + (1 | g)", TABLE, y, key=KEY, weights=weights)
+    written = vi.glmm.many("~ h + (1 | g)", rows, y[copies], key=KEY)
+    np.testing.assert_allclose(weighed.mean, written.mean, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(weighed.sd, written.sd, rtol=1e-3, atol=1e-4)
+
+
+def test_fits_are_saved_and_answer_for_new_rows(gaps, tmp_path: pathlib.Path):
+    fits = vi.glmm.many("~ h + x + offset(depth)", TABLE, gaps[:, :1], key=KEY)
+    path = tmp_path / "fits.npz"
+    fits.save(path)
+    loaded = vi.glmm.many.load(path, TABLE)
+    for field in dataclasses.fields(fits):
+        if field.name not in ("make_model", "read_columns"):
+            assert np.array_equal(getattr(fits, field.name), getattr(loaded, field.name))
+    assert repr(loaded.table("x")) == repr(fits.table("x"))
+    new = {"h": ["b", "a"], "x": [0.3, -1.0], "depth": [0.0, 2.0]}
+    x = np.array([[1, 1, 0.3], [1, 0, -1.0]])
+    mean, sd = loaded.predictors(new)
+    np.testing.assert_allclose(mean[0], x @ fits.mean[0, :3] + [0, 2])
+    np.testing.assert_allclose(sd[0] ** 2, np.diag(x @ fits.covariance[0, :3, :3] @ x.T))
+    with pytest.raises(ValueError, match="fits with their table"):
+        vi.glmm.many.load(path).predictors(new)
+    with pytest.raises(ValueError, match="Make it by vijax"):
+        loaded.model("0")
+    (tmp_path / "other.npz").write_bytes(b"")
+    np.savez(tmp_path / "other.npz", y=np.zeros(2))
+    with pytest.raises(ValueError, match="expected fits of"):
+        vi.glmm.many.load(tmp_path / "other.npz")
+
+
+def test_rates_of_false_signs_hold():
+    """Of 3,000 coefficients two thirds are zero: a sign that is given to a zero is wrong."""
+    truth = np.where(np.arange(3000) < 2000, 0.0, 1.5 * RNG.normal(size=3000))
+    error = np.exp(0.5 * RNG.normal(size=3000))
+    estimate = truth + error * RNG.normal(size=3000)
+    law = across(estimate, error)
+    listed = of_lists(law.false_sign)
+    for rate in (0.05, 0.2):
+        chosen = listed <= rate
+        wrong = np.sign(estimate[chosen]) != np.sign(truth[chosen])
+        assert chosen.sum() > 100
+        assert wrong.mean() < rate + 3 * np.sqrt(rate / chosen.sum())
+        assert wrong.mean() > 0.3 * rate  # a list that is far surer than it says is too short
+    assert abs(law.zeros - 2 / 3) < 0.12
+    # Shrunk estimates are nearer to the truth.
+    assert ((law.mean - truth) ** 2).mean() < 0.7 * ((estimate - truth) ** 2).mean()
+
+
+def test_the_posterior_under_the_common_law_is_that_of_a_sum():
+    """Against a sum over a grid of coefficients, with the law as it was found."""
+    estimate, error = RNG.normal(size=50) * 2, np.full(50, 0.7)
+    law = across(estimate, error)
+    grid = np.linspace(-12, 12, 24001)
+    density = law.shares @ stats.norm.pdf(grid, 0, law.spreads[:, None])
+    width = grid[1] - grid[0]
+    for i in range(0, 50, 10):
+        likelihood = stats.norm.pdf(estimate[i], grid, error[i])
+        at_zero = law.zeros * stats.norm.pdf(estimate[i], 0, error[i])
+        total = at_zero + width * (density * likelihood).sum()
+        mean = width * (grid * density * likelihood).sum() / total
+        below = width * ((density * likelihood)[grid < 0]).sum() / total
+        above = width * ((density * likelihood)[grid > 0]).sum() / total
+        assert abs(law.mean[i] - mean) < 2e-3
+        assert abs(law.false_sign[i] - at_zero / total - min(below, above)) < 2e-3
+
+
+def test_responses_without_a_fit_are_told(gaps):
+    y = {"a": gaps[:, 0], "flat": np.ones(48), "none": np.full(48, np.nan), "x2": 2 * TABLE["x"]}
+    fits = vi.glmm.many("~ x", TABLE, y, key=KEY)
+    assert "Not fitted: flat, none, x2 (flat: all of its numbers are equal.)" in fits.verdict
+    assert "columns and groups give it exactly" in fits.verdict_of("x2")
+    assert "can be used" in fits.verdict_of("a")
+    assert np.isnan(fits.mean[1:]).all()
+    assert fits.table("x").below(0.5)[:1] in (["a"], [])
+    assert np.isnan(fits.table("x").columns()["of list"][-3:]).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"formula": "y ~ x"}, "without a response"),
+        ({"responses": np.zeros((47, 2))}, r"an array \(48, R\)"),
+        ({"responses": {"a": np.zeros(47)}}, "columns of 48 rows.*transpose"),
+        ({"responses": {"a": ["u"] * 48}}, "numbers in 'a', got 'u'"),
+        ({"responses": np.full((48, 1), np.inf)}, "infinite, of '0' in row 0"),
+        ({"responses": np.full((48, 1), -1.0), "family": "poisson"}, "The response is 0"),
+        ({"responses": np.ones((48, 1))}, "one that can be fitted, got none"),
+        ({"family": "categorical"}, "family"),
+        ({"priors": {"zz": ("normal", 0, 1)}}, "priors: expected one of"),
+    ],
+)
+def test_wrong_inputs_are_named(change, said):
+    given = {"formula": "~ x", "table": TABLE, "responses": RNG.normal(size=(48, 2)), "key": KEY}
+    with pytest.raises(ValueError, match=said):
+        vi.glmm.many(**{**given, **change})
+
+
+def test_an_unknown_name_is_told(gaps):
+    fits = vi.glmm.many("~ x", TABLE, gaps[:, :1], key=KEY)
+    with pytest.raises(ValueError, match="name: expected a coefficient"):
+        fits.table("sigma")
+    with pytest.raises(ValueError, match="response: expected the name"):
+        fits.model("zz")
