@@ -91,7 +91,7 @@ def main(number):
     print(f"  means apart up to {max(apart):.3f} sd, sds {min(ratios):+.3f} to {max(ratios):+.3f}")
     signs = fits.table("treat[b]")
     for rate in (0.01, 0.05, 0.2):
-        chosen = [fits.responses.index(name) for name in signs.below(rate)]
+        chosen = [fits.responses.index(name) for name in signs.sure_signs(rate)]
         wrong = np.sign(fits.mean[chosen, k]) != np.sign(truth[chosen])
         print(f"  at {rate}: {len(chosen)} chosen, {wrong.mean():.3f} with the wrong sign")
     try:

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import vijax as vi
-from vijax.automatic.many.across import across, of_lists
+from vijax.automatic.many.across import across, list_rates
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(3)
@@ -161,7 +161,7 @@ def test_rates_of_false_signs_hold():
     error = np.exp(0.5 * RNG.normal(size=3000))
     estimate = truth + error * RNG.normal(size=3000)
     law = across(estimate, error)
-    listed = of_lists(law.false_sign)
+    listed = list_rates(law.false_sign)
     for rate in (0.05, 0.2):
         chosen = listed <= rate
         wrong = np.sign(estimate[chosen]) != np.sign(truth[chosen])
@@ -195,10 +195,10 @@ def test_responses_without_a_fit_are_told(gaps):
     y = {"a": gaps[:, 0], "flat": np.ones(48), "none": np.full(48, np.nan), "x2": 2 * TABLE["x"]}
     fits = vi.glmm.many("~ x", TABLE, y, key=KEY)
     assert "Not fitted: flat, none, x2 (flat: all of its numbers are equal.)" in fits.verdict
-    assert "columns and groups give it exactly" in fits.verdict_of("x2")
-    assert "can be used" in fits.verdict_of("a")
+    assert "columns and groups give it exactly" in fits.response_verdict("x2")
+    assert "can be used" in fits.response_verdict("a")
     assert np.isnan(fits.mean[1:]).all()
-    assert fits.table("x").below(0.5)[:1] in (["a"], [])
+    assert fits.table("x").sure_signs(0.5)[:1] in (["a"], [])
     assert np.isnan(fits.table("x").columns()["of list"][-3:]).all()
 
 

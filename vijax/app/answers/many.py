@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-import vijax
 from vijax.app.catalogue.glmm import read_priors
 from vijax.app.folder.run_folder import Say
 from vijax.app.rows.transformed import write_columns
@@ -41,14 +40,15 @@ def fit_many(
     Raises:
       ConfigError: a folder that is not empty, rows that cannot be paired.
     """
+    from vijax import glmm
+
     if out.exists() and any(out.iterdir()):
         raise ConfigError(f"--out: {out} is not empty; name a new folder")
-    labels = [] if request.by is None else [request.by]
-    table = typed_table(data, labels)
+    table = typed_table(data, (request.by or "",))
     responses: Any = request.responses
     if request.by is not None:
         responses = _turn(table, request.responses, request.by)
-    fits = vijax.glmm.many(
+    fits = glmm.many(
         request.formula,
         table,
         responses,
@@ -70,7 +70,7 @@ def fit_many(
         signs = fits.table(name)
         path = folder / f"{number}-{_file_name(name)}.csv"
         write_columns(path, signs.columns())
-        count = len(signs.below(rate))
+        count = len(signs.sure_signs(rate))
         texts.append(f"{signs}\nAt an expected share of {100 * rate:g} %: {count:,}. All: {path}")
     say(f"Wrote {folder}: estimates.csv, fits.npz and a table for each coefficient")
     return "\n\n".join(texts), bool(2 * fits.usable.sum() >= len(fits))
@@ -96,7 +96,7 @@ def _turn(table: TypedTable, path: str, by: str) -> dict[str, np.ndarray]:
     names = [str(value) for value in rows.columns[first].values]
     if len(set(names)) < len(names):
         values, codes = distinct_values(np.array(names, object))
-        twice = values[int(np.argmax(np.bincount(codes) > 1))]
-        raise ConfigError(f"--responses: expected a name for each row, got {twice!r} twice")
+        repeated_name = values[int(np.argmax(np.bincount(codes) > 1))]
+        raise ConfigError(f"--responses: expected a name for each row, got {repeated_name!r} twice")
     numbers = np.stack([rows.columns[name].numbers() for name in samples], 1)
     return dict(zip(names, numbers, strict=True))

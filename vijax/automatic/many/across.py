@@ -3,8 +3,8 @@ signs.
 
 The estimates m_r have standard errors s_r. The coefficients b_r are drawn from a mixture of a point
 at zero and of normals N(0, t_k^2), whose weights are those of the highest penalised likelihood
-(Stephens 2017, "False discovery rates: a new deal", sections 2 and 3.1; the grid and the penalty are
-those of ashr). The local false sign rate of a response is min(P(b >= 0), P(b <= 0)); the false sign
+(Stephens 2017, "False discovery rates: a new deal", sections 2 and 3.1; grid and penalty are those
+of ashr). The local false sign rate of a response is min(P(b >= 0), P(b <= 0)); the false sign
 rate of a list is the mean of the local ones in it."""
 
 from __future__ import annotations
@@ -61,29 +61,29 @@ def across(mean: Float[np.ndarray, " R"], error: Float[np.ndarray, " R"]) -> Acr
     with np.errstate(divide="ignore"):
         joint = log_liks + np.log(shares)
     joint -= joint.max(1, keepdims=True)
-    given = np.exp(joint)
-    given /= given.sum(1, keepdims=True)
+    posterior = np.exp(joint)
+    posterior /= posterior.sum(1, keepdims=True)
     shrink = variances / wide**2
     centre = shrink * m[:, None]
     spread = np.sqrt(shrink) * s[:, None]
-    first = (given * centre).sum(1)
-    second = (given * (centre**2 + spread**2)).sum(1)
+    first = (posterior * centre).sum(1)
+    second = (posterior * (centre**2 + spread**2)).sum(1)
     with np.errstate(divide="ignore", invalid="ignore"):
         below = stats.norm.sf(centre[:, 1:] / spread[:, 1:])
-    below = (given[:, 1:] * below).sum(1)
-    above = 1 - given[:, 0] - below
-    wrong = given[:, 0] + np.minimum(np.clip(above, 0, 1), below)
+    below = (posterior[:, 1:] * below).sum(1)
+    above = 1 - posterior[:, 0] - below
+    wrong = posterior[:, 0] + np.minimum(np.clip(above, 0, 1), below)
     return Across(
-        mean=_at(is_fitted, first),
-        sd=_at(is_fitted, np.sqrt(np.maximum(second - first**2, 0.0))),
-        false_sign=_at(is_fitted, wrong),
+        mean=_fill(is_fitted, first),
+        sd=_fill(is_fitted, np.sqrt(np.maximum(second - first**2, 0.0))),
+        false_sign=_fill(is_fitted, wrong),
         zeros=float(shares[0]),
         spreads=spreads,
         shares=shares[1:],
     )
 
 
-def _at(mask: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _fill(mask: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The values where the mask is true, NaN elsewhere."""
     column = np.full(len(mask), np.nan)
     column[mask] = values
@@ -112,21 +112,21 @@ def _maximise(log_liks: Float[np.ndarray, "R K"]) -> np.ndarray:
     extra = np.zeros(likelihood.shape[1])
     extra[0] = PENALTY - 1
     for _ in range(MOST_ROUNDS):
-        given = likelihood * shares
-        given /= given.sum(1, keepdims=True)
-        new = given.sum(0) + extra
+        posterior = likelihood * shares
+        posterior /= posterior.sum(1, keepdims=True)
+        new = posterior.sum(0) + extra
         new /= new.sum()
-        moved = np.abs(new - shares).max()
+        change = np.abs(new - shares).max()
         shares = new
-        if moved < 1e-6:
+        if change < 1e-6:
             break
     return shares
 
 
-def of_lists(false_sign: Float[np.ndarray, " R"]) -> Float[np.ndarray, " R"]:
+def list_rates(false_sign: Float[np.ndarray, " R"]) -> Float[np.ndarray, " R"]:
     """For each response the false sign rate of the list of all that are as sure as it, or surer.
 
-    >>> of_lists(np.array([0.3, 0.1, np.nan])).round(2).tolist()
+    >>> list_rates(np.array([0.3, 0.1, np.nan])).round(2).tolist()
     [0.2, 0.1, nan]
     """
     order = np.argsort(false_sign, kind="stable")  # those that are no number come last

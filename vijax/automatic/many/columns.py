@@ -35,7 +35,7 @@ def read_responses(responses: Any, table: Any, size: int) -> Responses:
     [nan, 3.0]
     """
     if isinstance(responses, np.ndarray) and responses.dtype.names is None:
-        return _of_array(responses, size)
+        return _read_array(responses, size)
     if hasattr(table, "index") or isinstance(table, Mapping):
         require_one_index({"table": table, "responses": responses})
     typed = typed_table(responses)
@@ -53,19 +53,19 @@ def read_responses(responses: Any, table: Any, size: int) -> Responses:
         remedy = "Leave the column out, or make it numbers."
         require(not len(bad), "responses", f"numbers in {name!r}", actual, remedy)
         columns.append(column.numbers())
-    return _checked(tuple(map(str, typed.columns)), np.stack(columns, 1))
+    return _check_endless(tuple(map(str, typed.columns)), np.stack(columns, 1))
 
 
-def _of_array(responses: np.ndarray, size: int) -> Responses:
+def _read_array(responses: np.ndarray, size: int) -> Responses:
     is_matrix = responses.ndim == 2 and len(responses) == size and responses.shape[1] > 0
     expected = f"columns by name, or an array ({size}, R), a row for each of the table"
     require(is_matrix, "responses", expected, f"shape {responses.shape}")
     is_number = responses.dtype.kind in "biuf"
     require(is_number, "responses", "an array of numbers", f"of type {responses.dtype}")
-    return _checked(tuple(map(str, range(responses.shape[1]))), responses.astype(float))
+    return _check_endless(tuple(map(str, range(responses.shape[1]))), responses.astype(float))
 
 
-def _checked(names: tuple[str, ...], values: np.ndarray) -> Responses:
+def _check_endless(names: tuple[str, ...], values: np.ndarray) -> Responses:
     endless = np.argwhere(np.isinf(values))
     actual = ""
     if len(endless):

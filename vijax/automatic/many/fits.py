@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from vijax.automatic.many.across import Across, across, of_lists
+from vijax.automatic.many.across import Across, across, list_rates
 from vijax.checks import require
 from vijax.files import write_arrays
 from vijax.numerals import format_number
@@ -93,7 +93,7 @@ class SignTable:
 
         return require_extra("pandas").DataFrame(self.columns())
 
-    def below(self, rate: float) -> list[str]:
+    def sure_signs(self, rate: float) -> list[str]:
         """The longest list of responses whose signs are wrong at this rate at most, surest first.
 
         Args:
@@ -120,7 +120,7 @@ class SignTable:
     def _cell(self, name: str, columns: dict[str, np.ndarray], i: int) -> str:
         value = columns[name][i]
         if name == "response":
-            return str(value) if columns["usable"][i] else f"{value} (!)"
+            return f"{value}{('', ' (!)')[not columns['usable'][i]]}"
         if not np.isfinite(value):
             return "-"
         if name in ("tail", "false sign", "of list"):
@@ -129,7 +129,7 @@ class SignTable:
 
     def sentences(self) -> list[str]:
         """What the table says, in words."""
-        number = len(self.below(0.05))
+        number = len(self.sure_signs(0.05))
         law = self.shared
         widest = float(np.sqrt(law.shares @ law.spreads**2 / max(law.shares.sum(), 1e-300)))
         return [
@@ -226,12 +226,12 @@ class ManyFits:
             lines.append(self.integrals)
         return " ".join(lines)
 
-    def verdict_of(self, response: str) -> str:
+    def response_verdict(self, response: str) -> str:
         """Whether to trust the fit of one response."""
         i = self._place(response)
         if self.obstacles[i]:
             return f"Not fitted: {self.obstacles[i]}"
-        words = "can be used" if self.usable[i] else "do not use it"
+        words = ("do not use it", "can be used")[int(self.usable[i])]
         return f"k-hat {self.khat[i]:.2f}, {self.effective[i]:.0f} effective draws: {words}."
 
     def table(self, name: str) -> SignTable:
@@ -248,7 +248,7 @@ class ManyFits:
         tail = np.minimum(self.below[:, k], self.above[:, k])
         error = np.where(usable, self._errors(mean, sd, tail), np.nan)
         shared = across(mean, error)
-        listed = of_lists(shared.false_sign)
+        listed = list_rates(shared.false_sign)
         return SignTable(
             name=name,
             responses=self.responses,

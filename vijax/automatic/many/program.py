@@ -1,8 +1,8 @@
 """The program that fits regressions side by side: a search for the mode, and weighted draws about
 it.
 
-Each posterior is of few numbers x. From the mode and the curvature there, draws of a Student law are
-weighed by p(x) / t(x); their weighted mean and covariance are those of the next Student law, twice
+Each posterior is of few numbers x. From the mode and the curvature there, draws of a Student law
+are weighed by p(x) / t(x); their weighted mean and covariance are those of the next law, twice
 (Cappe, Guillin, Marin and Robert 2004, "Population Monte Carlo", section 3). While few draws have
 most of the weight, the weights are taken to a power below one (Koblents and Miguez 2015). The draws
 are those of a scrambled Sobol sequence, the same for all responses."""
@@ -43,17 +43,17 @@ POWERS = (1.0, 0.5, 0.25, 0.1, 0.03)
 """Powers of the weights, of which the largest is taken that leaves enough effective draws."""
 
 
-class Weighed(NamedTuple):
+class WeightedDraws(NamedTuple):
     """Weighted draws of the posteriors of some responses.
 
     Attributes:
       log_ratios: log of the density over that of the law of the draws, (R, S).
-      named: the unknowns by their names, (R, S) each.
+      unknowns: the unknowns by their names, (R, S) each.
       promised: nats that the search for the mode still promised, (R,).
     """
 
     log_ratios: Float[Array, "R S"]
-    named: dict[str, Float[Array, "R S"]]
+    unknowns: dict[str, Float[Array, "R S"]]
     promised: Float[Array, " R"]
 
 
@@ -101,7 +101,7 @@ def noise(dim: int, seed: int, batch: int) -> Noise:
 
 
 @functools.lru_cache(maxsize=16)
-def fit_program(shared: Form) -> tuple[int, Callable[..., Weighed]]:
+def fit_program(shared: Form) -> tuple[int, Callable[..., WeightedDraws]]:
     """The number of unknowns, and the program (numbers, data, noise) -> weighted draws, for
     responses side by side."""
     plain = density(
@@ -118,14 +118,14 @@ def fit_program(shared: Form) -> tuple[int, Callable[..., Weighed]]:
         log_liks = jax.vmap(lambda rows: log_lik(form, values, rows))(data)
         return log_prior(form, values) + log_det + jnp.sum(log_liks)
 
-    def fit_one(numbers: Any, data: Any, noise: Any) -> Weighed:
+    def fit_one(numbers: Any, data: Any, noise: Any) -> WeightedDraws:
         evaluate = lambda x: log_density(x, numbers, data)
         slopes = jax.value_and_grad(evaluate)
         mode, rough, promised = _climb(slopes, jnp.zeros(variables.dim))
-        first = Law(mode, _factor_at(lambda x: slopes(x)[1], mode, rough))
+        first = Law(mode, _mode_factor(lambda x: slopes(x)[1], mode, rough))
         draws, log_ratios = _draw(evaluate, first, noise)
-        named = jax.vmap(lambda x: join(shared, numbers).named(variables.values(x)[0]))(draws)
-        return Weighed(log_ratios, named, promised)
+        unknowns = jax.vmap(lambda x: join(shared, numbers).named(variables.values(x)[0]))(draws)
+        return WeightedDraws(log_ratios, unknowns, promised)
 
     return variables.dim, step_jit(jax.vmap(fit_one, (0, 0, None)))
 
@@ -147,14 +147,14 @@ def _climb(slopes: Callable[..., Any], start: Array) -> tuple[Array, Array, Arra
         new_value, new_slope = slopes(new)
         is_higher = jnp.isfinite(new_value) & jnp.all(jnp.isfinite(new_slope))
         is_higher &= new_value >= value + 1e-4 * size * rise
-        moved, bend = new - x, slope - new_slope
-        curved = moved @ bend
+        move, bend = new - x, slope - new_slope
+        curved = move @ bend
         is_curved = is_higher & (curved > 1e-12)
         safe = jnp.where(is_curved, curved, 1.0)
         scaled = jnp.where(count == 0, safe / jnp.maximum(bend @ bend, 1e-300), 1.0)
-        old = jnp.where(count == 0, jnp.eye(dim) * scaled, inverse)
-        left = jnp.eye(dim) - jnp.outer(moved, bend) / safe
-        updated = left @ old @ left.T + jnp.outer(moved, moved) / safe
+        previous = jnp.where(count == 0, jnp.eye(dim) * scaled, inverse)
+        projection = jnp.eye(dim) - jnp.outer(move, bend) / safe
+        updated = projection @ previous @ projection.T + jnp.outer(move, move) / safe
         inverse = jnp.where(is_curved, updated, inverse)
         x = jnp.where(is_higher, new, x)
         value = jnp.where(is_higher, new_value, value)
@@ -170,12 +170,12 @@ def _climb(slopes: Callable[..., Any], start: Array) -> tuple[Array, Array, Arra
     return x, inverse, promised
 
 
-def _factor_at(gradient: Callable[..., Any], mode: Array, rough: Array) -> Array:
+def _mode_factor(gradient: Callable[..., Any], mode: Array, rough: Array) -> Array:
     """The factor of the inverse of the curvature at the mode, from differences of gradients."""
     sds = jnp.clip(jnp.sqrt(jnp.maximum(jnp.diagonal(rough), 0.0)), 1e-4, 1.0)
     steps = jnp.diag(0.1 * sds)
-    ahead, behind = jax.vmap(gradient)(mode + steps), jax.vmap(gradient)(mode - steps)
-    curvature = (behind - ahead) / (0.2 * sds)[:, None]
+    next_slopes, last_slopes = jax.vmap(gradient)(mode + steps), jax.vmap(gradient)(mode - steps)
+    curvature = (last_slopes - next_slopes) / (0.2 * sds)[:, None]
     curvature = jnp.where(jnp.isfinite(curvature), curvature, 0.0)
     lengths, turn = jnp.linalg.eigh(0.5 * (curvature + curvature.T))
     variances = 1 / jnp.maximum(lengths, WIDEST**-2)
@@ -201,7 +201,9 @@ def _draw(
         log_ratios = jnp.where(jnp.isfinite(log_ratios), log_ratios, -jnp.inf)
         following = _next_law(x, log_ratios)
         is_better = adapts & jnp.all(jnp.isfinite(following.factor))
-        law = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), following, law)
+        law = jax.tree.map(
+            lambda new, previous: jnp.where(is_better, new, previous), following, law
+        )
         return law, (x, log_ratios)
 
     inputs = *noise, jnp.array(ADAPTS)
@@ -221,6 +223,6 @@ def _next_law(x: Float[Array, "S D"], log_ratios: Float[Array, " S"]) -> Law:
     place = jnp.where(jnp.all(effective < 10.0 * dim), len(POWERS) - 1, place)
     weight = weights[place]
     mean = weight @ x
-    apart = x - mean
-    covariance = (weight[:, None] * apart).T @ apart
+    residuals = x - mean
+    covariance = (weight[:, None] * residuals).T @ residuals
     return Law(mean, math.sqrt((DEGREES - 2) / DEGREES) * _cholesky(covariance))

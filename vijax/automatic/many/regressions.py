@@ -147,7 +147,7 @@ def many(
     with enable_x64(True):
         names, estimates = _fit_all(task, fitted, keys.seed(key), level)
     size = len(obstacles)
-    spread = {name: _spread_out(x, fitted, size) for name, x in estimates._asdict().items()}
+    spread = {name: _scatter(x, fitted, size) for name, x in estimates._asdict().items()}
     spread["khat"] = np.where(np.isnan(spread["khat"]), np.inf, spread["khat"])
     spread["effective"] = np.nan_to_num(spread["effective"])
     return ManyFits(
@@ -178,9 +178,9 @@ def _read(
     remedy = "responses= has the left of it, column by column."
     require(not has_response, "formula", "~ terms, without a response", repr(formula), remedy)
     law = LAWS[family]
-    given = table
+    user_table = table
     table = reader.read_table(formula, table)
-    columns = read_responses(responses, given, len(table))
+    columns = read_responses(responses, user_table, len(table))
     if isinstance(weights, str):
         table.column("weights", weights)
     row_weights = read_weights(weights, table)
@@ -205,9 +205,9 @@ def _find_obstacle(task: Task, r: int) -> str:
         return ""
     if np.ptp(y[has_cell]) == 0:
         return "all of its numbers are equal."
-    own, weights = _own_design(task, r)
+    design, weights = _own_design(task, r)
     try:
-        check_errors(own, weights)
+        check_errors(design, weights)
     except ValueError:
         return "columns and groups give it exactly, without an error."
     return ""
@@ -224,7 +224,7 @@ def _own_design(task: Task, r: int) -> tuple[Design, np.ndarray]:
     return dataclasses.replace(task.design, y=filled), weights
 
 
-class _Shared(NamedTuple):
+class _CommonForm(NamedTuple):
     """What is the same for all responses."""
 
     form: Form
@@ -232,15 +232,15 @@ class _Shared(NamedTuple):
     nodes: int
 
 
-def _share(task: Task) -> _Shared:
+def _share(task: Task) -> _CommonForm:
     """The form and the units of effects, from the first response and all rows."""
     nodes = choose_nodes(task.design, task.law, task.weights, task.nodes)
     priors = merge_priors(weak_priors(task.design, task.law, task.weights), task.priors)
     form = make_form(task.design, task.law, priors, task.weights, nodes)
-    return _Shared(split(form, form.effects)[0], form.effects, nodes)
+    return _CommonForm(split(form, form.effects)[0], form.effects, nodes)
 
 
-def _numbers_and_data(task: Task, shared: _Shared, r: int) -> tuple[Numbers, dict[str, Any]]:
+def _numbers_and_data(task: Task, shared: _CommonForm, r: int) -> tuple[Numbers, dict[str, Any]]:
     """The numbers of the form of one response, and its rows as the density reads them."""
     design, weights = _own_design(task, r)
     priors = merge_priors(weak_priors(design, task.law, weights), task.priors)
@@ -256,19 +256,19 @@ def _fit_all(
 ) -> tuple[tuple[str, ...], Estimates]:
     """Names of the unknowns, and the estimates of the responses at these places."""
     shared = _share(task)
-    few, more = BATCHES
-    names, estimates = _fit_places(task, shared, places, (seed, few), level)
+    first_batch, last_batch = BATCHES
+    names, estimates = _fit_places(task, shared, places, (seed, first_batch), level)
     weak = np.flatnonzero(estimates.effective < ENOUGH_DRAWS)
     if len(weak):
         again = [places[int(i)] for i in weak]
-        _, better = _fit_places(task, shared, again, (seed, more), level)
-        for whole, part in zip(estimates, better, strict=True):
-            whole[weak] = part
+        _, better = _fit_places(task, shared, again, (seed, last_batch), level)
+        for numbers, part in zip(estimates, better, strict=True):
+            numbers[weak] = part
     return names, estimates
 
 
 def _fit_places(
-    task: Task, shared: _Shared, places: Sequence[int], draws: tuple[int, int], level: float
+    task: Task, shared: _CommonForm, places: Sequence[int], draws: tuple[int, int], level: float
 ) -> tuple[tuple[str, ...], Estimates]:
     """The same; `draws` are the seed and the number of draws of a batch."""
     seed, batch = draws
@@ -281,13 +281,13 @@ def _fit_places(
         numbers, data = stack([n for n, _ in pairs]), stack([d for _, d in pairs])
         weighed = program(numbers, _as_floats(data), fixed_noise)
         size = len(chunk.places)
-        names = tuple(weighed.named)
-        by_name = np.stack([np.asarray(x)[:size] for x in weighed.named.values()], -1)
+        names = tuple(weighed.unknowns)
+        by_name = np.stack([np.asarray(x)[:size] for x in weighed.unknowns.values()], -1)
         parts.append(
             estimate(np.asarray(weighed.log_ratios)[:size], by_name, _signs(task, names), level)
         )
     joined = Estimates(*(np.concatenate(x) for x in zip(*parts, strict=True)))
-    order = _in_order(task, names)
+    order = _order_names(task, names)
     return order, _take_names(joined, names, order)
 
 
@@ -299,13 +299,15 @@ def _signs(task: Task, names: tuple[str, ...]) -> np.ndarray:
 
 def _as_floats(data: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Rows in float64; numbers of groups stay integers."""
-    return {name: x if x.dtype.kind in "iub" else np.asarray(x, float) for name, x in data.items()}
+    numbers = {name: np.asarray(x) for name, x in data.items()}
+    rows = {name: x.astype(float) for name, x in numbers.items() if x.dtype.kind == "f"}
+    return {**numbers, **rows}
 
 
-def _in_order(task: Task, names: tuple[str, ...]) -> tuple[str, ...]:
+def _order_names(task: Task, names: tuple[str, ...]) -> tuple[str, ...]:
     """The names with coefficients first, in the order of the formula."""
-    others = [name for name in names if name not in task.design.coefficients]
-    return (*task.design.coefficients, *others)
+    other_names = [name for name in names if name not in task.design.coefficients]
+    return (*task.design.coefficients, *other_names)
 
 
 def _take_names(estimates: Estimates, names: tuple[str, ...], order: tuple[str, ...]) -> Estimates:
@@ -322,7 +324,7 @@ class _Chunk(NamedTuple):
     padded: Sequence[int]  # as many in each chunk: one compiled program has all
 
 
-def _chunks(task: Task, shared: _Shared, places: Sequence[int], batch: int) -> Iterator[_Chunk]:
+def _chunks(task: Task, shared: _CommonForm, places: Sequence[int], batch: int) -> Iterator[_Chunk]:
     """Chunks of responses whose draws fit into memory."""
     _, data = _numbers_and_data(task, shared, places[0])
     numbers = max(x.size for x in data.values()) * shared.nodes
@@ -334,11 +336,11 @@ def _chunks(task: Task, shared: _Shared, places: Sequence[int], batch: int) -> I
         yield _Chunk(chunk, chunk + [chunk[-1]] * (size - len(chunk)))
 
 
-def _spread_out(x: np.ndarray, places: Sequence[int], size: int) -> np.ndarray:
+def _scatter(x: np.ndarray, places: Sequence[int], size: int) -> np.ndarray:
     """Rows at their places among all responses; NaN elsewhere."""
-    whole = np.full((size, *x.shape[1:]), np.nan)
-    whole[list(places)] = x
-    return whole
+    column = np.full((size, *x.shape[1:]), np.nan)
+    column[list(places)] = x
+    return column
 
 
 def _integrals_sentence(task: Task) -> str:

@@ -24,8 +24,8 @@ def split(form: Form, effects: tuple[Effects, ...]) -> tuple[Form, Numbers]:
     the effects of groups that all responses share."""
     p = len(form.labels)
     constant = form.constant
-    for own, shared in zip(form.effects, effects, strict=True):
-        constant += sum(map(math.log, own.sizes)) - sum(map(math.log, shared.sizes))
+    for term, shared in zip(form.effects, effects, strict=True):
+        constant += sum(map(math.log, term.sizes)) - sum(map(math.log, shared.sizes))
     units = Units((0.0,) * p, (0.0,) * p, tuple(map(tuple, np.eye(p).tolist())), 1.0, (1.0,) * p)
     shared_form = dataclasses.replace(
         form,

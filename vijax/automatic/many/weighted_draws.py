@@ -59,11 +59,11 @@ def estimate(
             weights[i] = np.exp(smoothed.log_weights)
             khat[i], effective[i] = smoothed.khat, smoothed.ess
     mean = np.einsum("rs,rsk->rk", weights, draws)
-    apart = draws - mean[:, None]
-    weighted = weights[..., None] * apart
-    covariance = np.einsum("rsk,rsl->rkl", weighted, apart)
+    residuals = draws - mean[:, None]
+    weighted = weights[..., None] * residuals
+    covariance = np.einsum("rsk,rsl->rkl", weighted, residuals)
     variance = np.einsum("rkk->rk", covariance)
-    fourth = np.einsum("rsk,rsk->rk", weighted, apart**3)
+    fourth = np.einsum("rsk,rsk->rk", weighted, residuals**3)
     sd = np.sqrt(variance)
     ends = (0.5 - 0.5 * level, 0.5 + 0.5 * level)
     low, high = _quantiles(draws, weights, ends)
@@ -108,9 +108,9 @@ def _quantiles(
     for end in ends:
         after = np.clip((middles < end).sum(1), 1, draws.shape[1] - 1)[:, None]
         at = lambda x, place: np.take_along_axis(x, place, 1)[:, 0]
-        left, right = at(middles, after - 1), at(middles, after)
+        before, beyond = at(middles, after - 1), at(middles, after)
         with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.clip(np.nan_to_num((end - left) / (right - left), nan=0.5), 0.0, 1.0)
+            share = np.clip(np.nan_to_num((end - before) / (beyond - before), nan=0.5), 0.0, 1.0)
         low, high = at(values, after - 1), at(values, after)
         quantiles.append(low + share * (high - low))
     return quantiles
