@@ -36,7 +36,7 @@ Any log density of your own, in a Python file, which is executed
 
 Thousands of responses (genes, taxa, voxels) on one design, and which signs are sure
 
-    vijax many samples.csv --formula "~ dose + (1 | donor)" --responses genes.csv --by sample --out genes
+    vijax many samples.csv --formula "~ dose" --responses genes.csv --by sample --out genes
 
 Then
 
