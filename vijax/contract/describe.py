@@ -53,8 +53,14 @@ def fit_text(fit: Any) -> str:
     wrappers = [f", {wrapper.name}" for wrapper in fit.alg.wrappers if wrapper.stores_globals]
     outcome = getattr(fit, "outcome", fit.status)
     head = f"Fit by {fit.alg.spec.name}{''.join(wrappers)}: {outcome}"
-    steps = f"{int(fit.state.step)} steps{end}"
-    return _block(head, [steps], _verdict(fit), _variables(fit.posterior), _hyper(fit.state.hyper))
+    lines = [f"{int(fit.state.step)} steps{end}", getattr(fit, "data_place", "")]
+    return _block(
+        head,
+        filter(None, lines),
+        _verdict(fit),
+        _variables(fit.posterior),
+        _hyper(fit.state.hyper),
+    )
 
 
 def _verdict(fit: Any) -> list[str]:

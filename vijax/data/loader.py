@@ -5,6 +5,7 @@ Batch t is a function of (seed, t) alone, so a run can resume at any step."""
 from __future__ import annotations
 
 import dataclasses
+import functools
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
@@ -20,7 +21,7 @@ from vijax.contract.batch import DataForm, DocumentForm, Minibatch, count_rows, 
 from vijax.contract.model import Model
 from vijax.data.corpora.corpus import Corpus
 from vijax.data.known_words import are_same, read_over_words, require_own_covariates
-from vijax.data.minibatch import Share, SharedLoader
+from vijax.data.minibatch import Share, SharedLoader, padded_documents
 from vijax.data.reading.checks import fail
 from vijax.data.schema.named_columns import Names, check_rows, find_names
 from vijax.data.streams.document_loader import document_loader
@@ -31,6 +32,17 @@ from vijax.data.streams.parts import order_of_parts, part_of_pass
 from vijax.data.streams.row_loader import row_loader
 from vijax.data.streams.rows import Rows
 from vijax.data.streams.stream import stream_loader
+from vijax.data.table_batches import (
+    GatherDocuments,
+    GatherRows,
+    Picks,
+    Table,
+    TableBatches,
+    array_table,
+    document_picks,
+    document_table,
+    places_in_tables,
+)
 
 
 class Loader(Protocol):
@@ -86,6 +98,15 @@ class ArrayLoader(SharedLoader):
 
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
         """See `Loader`."""
+        return (self._batch(picks) for picks in self._picks(start, stop))
+
+    def table_batches(self) -> TableBatches:
+        """See `vijax.data.table_batches`."""
+        table = array_table(self.data, self.num_groups, self.kinds)
+        return TableBatches([table], self._picks, GatherRows(self.kinds))
+
+    def _picks(self, start: int, stop: int) -> Iterator[Picks]:
+        """The rows of the batches of some steps."""
         for epoch in range(start // self.steps_per_epoch, -(-stop // self.steps_per_epoch)):
             order = self._order(0 if self.is_fixed else epoch)
             parts = None
@@ -95,9 +116,9 @@ class ArrayLoader(SharedLoader):
             for step in range(max(start, first), min(stop, first + self.steps_per_epoch)):
                 place = step - first
                 if parts is None:
-                    yield self._batch(order, place)
+                    yield self._pick(order, place)
                 else:
-                    yield self._batch(order, parts[place])._replace(part=parts[place])
+                    yield self._pick(order, parts[place])._replace(part=parts[place])
 
     def contents(self) -> Iterator[Any]:
         """Arrays that identify these data and their parts."""
@@ -112,7 +133,7 @@ class ArrayLoader(SharedLoader):
         seed = [self.num_groups, self.steps_per_epoch] if self.is_fixed else [self.seed, epoch]
         return np.random.default_rng(seed).permutation(self.num_groups)
 
-    def _batch(self, order: np.ndarray, i: int) -> Minibatch:
+    def _pick(self, order: np.ndarray, i: int) -> Picks:
         first, stop = part_of_pass(self.num_groups, self.steps_per_epoch, i)
         rows = order[first:stop]
         slots = -(-self.num_groups // self.steps_per_epoch)
@@ -121,13 +142,16 @@ class ArrayLoader(SharedLoader):
         rows = np.pad(rows, (0, slots - len(rows)), constant_values=self.num_groups)
         if self.share is not None:
             rows = self.share.select(rows, self.num_groups)
-        is_real = rows < self.num_groups
-        weights = is_real.astype(np.float32)
-        data = jax.tree.map(lambda x: np.asarray(x)[np.where(is_real, rows, 0)], self.data)
+        places = np.where(rows < self.num_groups, rows, 0)
+        return Picks(places.astype(np.int32), rows.astype(np.int32))
+
+    def _batch(self, picks: Picks) -> Minibatch:
+        weights: Any = (picks.rows < self.num_groups).astype(np.float32)
+        data = jax.tree.map(lambda x: np.asarray(x)[picks.places], self.data)
         if self.kinds is not None:
             data = intake.cast(self.kinds, data)
-        rows = rows.astype(np.int32)
-        return Minibatch(data, np.float32(self.num_groups), weights, rows=rows)  # type: ignore[arg-type]
+        total: Any = np.float32(self.num_groups)
+        return Minibatch(data, total, weights, rows=picks.rows, part=picks.part)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,6 +195,42 @@ class CorpusLoader(SharedLoader):
             self.corpus, self.batch_size, self.seed, start=start, num_steps=stop - start
         )
         return iter(dataclasses.replace(stream, share=self.share))
+
+    def table_batches(self) -> TableBatches:
+        """See `vijax.data.table_batches`."""
+        from vijax.data import minibatches
+
+        corpus = self.corpus
+        stream = minibatches(corpus, self.batch_size, self.seed)
+        if self.is_fixed:
+            stream, _ = self._parts()
+        members = [np.sort(bucket.rows) for bucket in stream.buckets]
+
+        def table(bucket: Any, rows: np.ndarray) -> Table:
+            read = lambda some: padded_documents(corpus, some, bucket.slots, bucket.max_tokens)
+            return document_table(rows, read, corpus.vocab_size, bucket.max_tokens)
+
+        tables = list(map(table, stream.buckets, members))
+        places = places_in_tables(members, self.num_groups)
+        picks = functools.partial(self._picks, stream, places)
+        gather = GatherDocuments(tuple(bucket.max_tokens for bucket in stream.buckets))
+        return TableBatches(tables, picks, gather)
+
+    def _picks(self, stream: Any, places: np.ndarray, start: int, stop: int) -> Iterator[Picks]:
+        """The documents of the batches of some steps; `places` are those of all documents."""
+        hands: Any = None
+        if self.is_fixed:
+            hands = stream.deal(0)
+        for step in range(start, stop):
+            epoch, place = divmod(step, self.steps_per_epoch)
+            if self.is_fixed:
+                part = order_of_parts(self.seed, epoch, self.steps_per_epoch)[place]
+                picks = document_picks([hand[part] for hand in hands], places, self.num_groups)
+                yield picks._replace(part=part)
+                continue
+            if place == 0 or step == start:
+                hands = stream.deal(epoch)
+            yield document_picks([hand[place] for hand in hands], places, self.num_groups)
 
     def contents(self) -> Iterator[Any]:
         """Arrays that identify these documents and their parts."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -15,13 +16,14 @@ import numpy as np
 
 from vijax.data.loader import Loader
 from vijax.fitting.interrupt import interrupt_flag
-from vijax.fitting.loop import look_every, most_steps, runs_of_one_shape, stack
+from vijax.fitting.loop import ChunkEnd, look_every, most_steps, runs_of_one_shape, stack
 from vijax.fitting.restarts import Many, best, one_run, update_runs
 from vijax.fitting.status import Status
 from vijax.fitting.step_infos import InfoTables
 from vijax.inference.compose import Algorithm
 from vijax.inference.state import State
 from vijax.inference.stopping import CHECK_EVERY, next_look, record_checks, remaining_gain
+from vijax.scale.device_data import DeviceData
 from vijax.scale.place import ManyDevices, OneDevice
 from vijax.xla.precision import enable_x64
 
@@ -47,6 +49,7 @@ class Progress(NamedTuple):
           restarts.
       gain: the remaining relative gain of the objective, which is compared with `tol`; infinite
         before it was first judged, None without `tol`.
+      data_place: a sentence on data that lie on the device; "" where batches come from the host.
     """
 
     step: int
@@ -63,6 +66,7 @@ class Progress(NamedTuple):
     stopping: bool
     whole: Any
     gain: float | None = None
+    data_place: str = ""
 
     @property
     def num_skipped(self) -> int:
@@ -127,11 +131,13 @@ class Pace(NamedTuple):
       starts_short: True where the first chunk has few steps.
       grows: True where later chunks may have more. Chunks that callbacks or other processes follow
         have one length.
+      is_followed: True where callbacks or other processes follow the chunks.
     """
 
     capacity: int
     starts_short: bool
     grows: bool
+    is_followed: bool
 
     @classmethod
     def choose(
@@ -142,11 +148,28 @@ class Pace(NamedTuple):
         usual = most_steps(loader, is_followed)
         # A short run has the usual capacity too: it shares the program of a long one.
         capacity = min(steps_per_chunk or usual, max(total, usual))
-        return cls(capacity, is_usual, is_usual and not is_followed)
+        return cls(capacity, is_usual, is_usual and not is_followed, is_followed)
 
 
-Advance = Callable[[Any, Any, Any, bool], tuple[Any, InfoTables]]
-"""(state, batches, number of steps, whether the state's watch observes) -> (state, infos)."""
+Advance = Callable[..., tuple[Any, InfoTables, ChunkEnd]]
+"""(state, batches, number of steps, whether the state's watch observes, is_queued=) -> (state,
+infos, end): see `vijax.fitting.loop.run_chunk`."""
+
+
+class _RunningChunk(NamedTuple):
+    """A chunk that the device computes."""
+
+    tables: InfoTables
+    end: ChunkEnd
+    begin_s: float
+
+
+class _ChunkResult(NamedTuple):
+    """A chunk: its trace, the number of steps done after it, and how many of the last were bad."""
+
+    trace: dict[str, np.ndarray]
+    step: int
+    bad_steps: int
 
 
 class Chunks:
@@ -162,6 +185,7 @@ class Chunks:
         total: int,
         rule: Rule | None,
         placement: OneDevice | ManyDevices,
+        device_data: DeviceData | None,
     ):
         self.alg = alg
         self.advance = advance
@@ -169,6 +193,7 @@ class Chunks:
         self.capacity = pace.capacity
         self.total = total
         self.placement = placement
+        self.device_data = device_data
         self.rule = rule  # a chunk ends where convergence is judged
         self.is_fixed = self.loader.steps_per_epoch == 1  # every step reads the same data
         self.look = look_every(self.is_fixed)
@@ -177,28 +202,64 @@ class Chunks:
         if pace.starts_short:
             self.pace = min(self.look, self.capacity)
         self.is_watched = rule is not None and rule.window > 0
+        # True where nobody looks at the state between chunks
+        self.queues = not pace.is_followed and rule is None
         self.state: Any  # State or Many
+        self.step: int  # of the last chunk that was read
+        self.checked: Any  # the state's, after that chunk
+        self.running: _RunningChunk | None = None  # a chunk that was not read yet
         self.groups_seen = 0.0
         self.words_seen = 0.0
 
-    def run(self, state: State) -> Iterator[tuple[dict[str, np.ndarray], int]]:
-        """Yields each chunk's trace and the number of steps done after it."""
+    @property
+    def data_place(self) -> str:
+        """See `Progress`."""
+        if self.device_data is None:
+            return ""
+        return self.device_data.sentence
+
+    def run(self, state: State) -> Iterator[_ChunkResult]:
+        """Yields each chunk when it is finished. Where nobody looks at the state between chunks the
+        next one is queued before the last is read, so that the device does not wait: then the state
+        may be one chunk ahead of what was yielded, and `drain` yields that chunk."""
         self.state = state
-        step = int(state.step)
-        with contextlib.closing(self._open_inputs(step)) as inputs:
+        self.checked = np.asarray(state.checked)
+        self.step = int(state.step)
+        with contextlib.closing(self._open_inputs(self.step)) as inputs:
             for batches, count, _ in inputs:
                 placed_state = self.placement.put_state(self.state)
+                running = self.running
                 begin_s = time.perf_counter()
-                self.state, tables = self.advance(
-                    placed_state, batches, np.int32(count), self.is_watched
+                self.state, tables, end = self.advance(
+                    placed_state,
+                    batches,
+                    np.int32(count),
+                    self.is_watched,
+                    is_queued=running is not None,
                 )
-                num_run = int(self.state.step) - step  # fewer than `count` after bad steps
-                step = int(self.state.step)
-                trace = self._trace(tables, step, num_run)
-                self._record(trace["elbo"], step)
-                if self.grows and time.perf_counter() - begin_s < SHORT_S:
-                    self.pace = min(4 * self.pace, self.capacity)
-                yield trace, step
+                self.running = _RunningChunk(tables, end, begin_s)
+                if running is not None:
+                    yield self._finish(running)
+                if not self.queues:
+                    yield from self.drain()
+        yield from self.drain()
+
+    def drain(self) -> Iterator[_ChunkResult]:
+        """Yields the chunk that is running, if there is one."""
+        running = self.running
+        if running is not None:
+            self.running = None
+            yield self._finish(running)
+
+    def _finish(self, running: _RunningChunk) -> _ChunkResult:
+        """A chunk, for which this waits, and its trace."""
+        num_run = int(running.end.num_run)  # fewer than asked after bad steps
+        self.step += num_run
+        trace = self._trace(running.tables, self.step, num_run)
+        self._record(trace["elbo"], self.step)
+        if self.grows and time.perf_counter() - running.begin_s < SHORT_S:
+            self.pace = min(4 * self.pace, self.capacity)
+        return _ChunkResult(trace, self.step, int(running.end.bad_steps))
 
     def _open_inputs(self, step: int) -> Generator[tuple[Any, int, Any]]:
         """The batches of the chunks, read ahead in a thread where there is anything to read."""
@@ -210,7 +271,10 @@ class Chunks:
         )
 
     def _record(self, elbo: np.ndarray, step: int) -> None:
-        checked = record_checks(self.state.checked, elbo, step)
+        checked = record_checks(self.checked, elbo, step)
+        if checked is self.checked:  # the state has it
+            return
+        self.checked = np.asarray(checked)  # what a state has is donated with it
         self.state = update_runs(self.state, lambda runs: runs._replace(checked=checked))
 
     def _inputs(self, start: int) -> Generator[tuple[Any, int, Any]]:
@@ -220,6 +284,11 @@ class Chunks:
             full_data = self.placement.put_batches(stack(self.loader.batches(0, 1), 1, 1))
             for count in self._counts(start):
                 yield full_data, count, None
+            return
+        if self.device_data is not None:
+            picks = self.device_data.picks(start, self.total)
+            for count in self._counts(start):
+                yield self.device_data.batches(stack(picks, self.capacity, count)), count, None
             return
         batches = self.loader.batches(start, self.total)
         for count in self._counts(start):
@@ -254,7 +323,7 @@ class Chunks:
             for name, column in numbers.items()
             if name not in ("bound", "said", "per_group")
         }
-        share = 1 / trace["num_groups"][0].size  # restarts read the same groups
+        share = 1 / math.prod(trace["num_groups"].shape[1:])  # restarts read the same groups
         self.groups_seen += share * float(trace["num_groups"].sum())
         if "num_words" in trace:
             self.words_seen += share * float(trace["num_words"].sum())
@@ -296,18 +365,21 @@ def run_chunks(
         return Status.CONVERGED, traces
     status = Status.FINISHED
     with interrupt_flag() as interrupted:
-        for trace, step in chunks.run(state):
+        for trace, step, bad_steps in chunks.run(state):
             traces.append(trace)
             if len(traces) - num_long == MANY_TRACES:
                 traces[num_long:] = [concatenate(traces[num_long:])]
                 num_long += 1
             is_interrupted = chunks.placement.any_process(interrupted.is_set())
-            status = _status(chunks.state, rule, max_bad_steps, is_interrupted)
+            status = _status(chunks.state, bad_steps, rule, max_bad_steps, is_interrupted)
             stopping = status is not Status.FINISHED or step >= chunks.total
             elapsed_s = time.perf_counter() - begin_s
-            progress = _progress(chunks, trace, step, elapsed_s, stopping)
-            answers = [callback(progress) for callback in callbacks]
+            answers = []
+            if callbacks:
+                progress = _progress(chunks, trace, step, elapsed_s, stopping)
+                answers = [callback(progress) for callback in callbacks]
             if stopping:
+                traces += [chunk.trace for chunk in chunks.drain()]
                 break
             if chunks.placement.any_process(any(answers)):
                 status = Status.STOPPED
@@ -316,10 +388,14 @@ def run_chunks(
 
 
 def _status(
-    state: State | Many, rule: Rule | None, max_bad_steps: int, interrupted: bool
+    state: State | Many,
+    bad_steps: int,
+    rule: Rule | None,
+    max_bad_steps: int,
+    interrupted: bool,
 ) -> Status:
     """The status after a chunk: `FINISHED` where nothing ends the run early."""
-    if int(state.bad_steps) >= max_bad_steps:
+    if bad_steps >= max_bad_steps:
         return Status.DIVERGED
     if interrupted:
         return Status.INTERRUPTED
@@ -348,6 +424,7 @@ def _progress(chunks: Chunks, trace: dict, step: int, elapsed_s: float, stopping
         stopping=stopping,
         whole=all_runs,
         gain=None if chunks.rule is None else chunks.rule.gain(chunks.state),
+        data_place=chunks.data_place,
     )
 
 

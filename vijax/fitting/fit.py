@@ -56,6 +56,7 @@ from vijax.inference.state import State
 from vijax.inference.stopping import watch, window_of
 from vijax.inference.wrappers.wrapper import generalize
 from vijax.scale.by_topic import put_by_topic, split_topics
+from vijax.scale.device_data import DeviceData, put_data
 from vijax.scale.lost import fail_together, name_lost_process
 from vijax.scale.place import ManyDevices, OneDevice, choose_placement, is_shared
 from vijax.scale.steps import on_mesh
@@ -198,7 +199,8 @@ def fit(
         )
         placed_runs = runs.placed(placement, loader)
         advance = placed_runs.advance_by(pace.capacity, key_run, max_bad_steps)
-        chunks = Chunks(alg, advance, loader, pace, total, rule, placement)
+        device_data = _put_data(loader, placement, state, total)
+        chunks = Chunks(alg, advance, loader, pace, total, rule, placement, device_data)
         status, traces = run_chunks(chunks, state, callbacks, max_bad_steps)
         best_state, trace = best_run(placement.plain_state(chunks.state), concatenate(traces))
     result = Fit(
@@ -209,6 +211,7 @@ def fit(
         judge=_make_judge(alg.spec, loader, int(seed)),
         vocabulary=loader_words(source),
         columns=find_names(data, source),
+        data_place=chunks.data_place,
     )
     result = _check_bound(result, loader, key_run)
     if throw and result.status in FAILED:
@@ -255,6 +258,16 @@ def _check_run(
     check_restarts(restarts, state)
     check_hyper(hyper, alg.spec.model, state)
     check_batches(alg, loader, total)
+
+
+def _put_data(
+    loader: Loader, placement: OneDevice | ManyDevices, state: Any, total: int
+) -> DeviceData | None:
+    """The data on the devices; None where batches come from the host, as they do in fits of several
+    processes, of which each reads its part."""
+    if placement.is_shared:
+        return None
+    return put_data(loader, placement, state, total - int(state.step))
 
 
 class _Runs(NamedTuple):

@@ -6,12 +6,12 @@ import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 
 from vijax.contract.batch import Minibatch
 from vijax.contract.general import drop_points, with_points
@@ -34,6 +34,13 @@ SMALL = 1 << 16
 """Numbers in a minibatch below which 50 minibatches take little memory."""
 
 
+class ChunkEnd(NamedTuple):
+    """The end of a chunk: the steps that it took, and how many of the last were bad."""
+
+    num_run: Any
+    bad_steps: Any
+
+
 def run_chunk(
     step: Callable,
     length: int,
@@ -44,7 +51,8 @@ def run_chunk(
     num_steps: Int[Array, ""] | np.int32,
     is_watched: bool = False,
     max_bad_steps: int = 10,
-) -> tuple[State, InfoTables]:
+    is_queued: bool = False,
+) -> tuple[State, InfoTables, ChunkEnd]:
     """Runs `num_steps` <= `length` steps; the randomness of step t is fold_in(key, t).
 
     The trip count is dynamic, so chunks of any number of steps share one executable: nothing
@@ -65,17 +73,27 @@ def run_chunk(
       is_watched: True if the state's `watch` observes the objective of every step.
       max_bad_steps: skipped steps in a row after which the chunk ends early, at a step that is a
         multiple of `look_every`: a long chunk ends where short ones do.
+      is_queued: True if nobody has looked at the chunk before it: after a run of bad steps it takes
+        none.
 
     Returns:
-      The state after the steps, and the infos of the steps, valid up to `num_steps`, without the
-      bounds of single groups.
+      The state after the steps; the infos of the steps, valid up to `num_steps`, without the bounds
+      of single groups; and the end of the chunk, which can be read when the state is donated.
     """
     optimiser = getattr(state, "states", state).opt_state  # with restarts the memory of all runs
     jit = training_jit if count_numbers(optimiser) >= NETWORK else step_jit
     make = lambda step_ref: jit(partial(_chunk, step_ref), static_argnums=(0, 6), donate_argnums=3)
     program = cached_program(step, ("chunk", jit), make)
     return program(
-        length, key, points, state, batches, num_steps, is_watched, np.int32(max_bad_steps)
+        length,
+        key,
+        points,
+        state,
+        batches,
+        num_steps,
+        is_watched,
+        np.int32(max_bad_steps),
+        np.bool_(is_queued),
     )
 
 
@@ -89,8 +107,10 @@ def _chunk(
     num_steps: Int[Array, ""],
     is_watched: bool,
     max_bad_steps: Int[Array, ""],
-) -> tuple[State, InfoTables]:
+    is_queued: Bool[Array, ""],
+) -> tuple[State, InfoTables, ChunkEnd]:
     step: Any = step_ref()
+    num_steps = jnp.where(is_queued & (state.bad_steps >= max_bad_steps), 0, num_steps)
     look = look_every(all(x.shape[0] == 1 for x in jax.tree.leaves(batches)))
 
     @jax.jit  # so that it is traced once, though it is called for its shapes and for its numbers
@@ -115,7 +135,7 @@ def _chunk(
     num_run, state, tables = jax.lax.while_loop(has_next, body, (jnp.int32(0), state, tables))
     if is_watched:
         state = _observe(state, tables.infos().elbo, num_run)
-    return state, tables
+    return state, tables, ChunkEnd(num_run, state.bad_steps)
 
 
 def look_every(is_full: bool) -> int:
@@ -160,7 +180,7 @@ def runs_of_one_shape(batches: Iterable[Minibatch]) -> Iterator[list[Minibatch]]
         yield list(run)
 
 
-def stack(batches: Iterator[Minibatch], length: int, count: int) -> PyTree:
+def stack(batches: Iterator[PyTree], length: int, count: int) -> PyTree:
     """`count` batches along a leading axis of `length`, followed by zeros that no step reads."""
 
     def stack_leaves(*leaves: Any) -> np.ndarray:

@@ -45,6 +45,7 @@ class Fit(NamedTuple):
         read by them. None for other models, and where only ids were known.
       columns: the names of the columns of the fitted tables in memory: new tables are read by them.
         None for arrays.
+      data_place: a sentence on data that lay on the device; "" where batches came from the host.
     """
 
     alg: Algorithm
@@ -55,6 +56,7 @@ class Fit(NamedTuple):
     judge: Any = None
     vocabulary: tuple[str, ...] | None = None
     columns: Names | None = None
+    data_place: str = ""
 
     def __repr__(self) -> str:
         return describe.fit_text(self)

@@ -16,6 +16,7 @@ from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.model import Model
 from vijax.data.minibatch import Share
 from vijax.data.streams.stream import StreamLoader
+from vijax.data.table_batches import Picks
 from vijax.inference.compose import Algorithm, build_algorithm
 from vijax.inference.messages import Parts, by_part
 from vijax.inference.step_size import by_share
@@ -45,6 +46,10 @@ class OneDevice:
 
     is_shared: ClassVar[bool] = False
     """True if other processes take part."""
+    table_place: ClassVar[Any] = None
+    """The sharding of data that lie on all devices (`vijax.scale.device_data`)."""
+    batch_places: ClassVar[Any] = None
+    """The shardings of batches, stacked along a leading axis of steps."""
 
     def adapt_algorithm(self, alg: Algorithm, loader: Any) -> Algorithm:
         """The algorithm as it runs on these devices."""
@@ -56,6 +61,15 @@ class OneDevice:
 
     def put_batches(self, stacked: Minibatch) -> Minibatch:
         """Batches, stacked along a leading axis, on these devices."""
+        return jax.device_put(stacked)
+
+    @property
+    def devices(self) -> list[Any]:
+        """The devices of the fit."""
+        return list(to_device(np.int32(0)).devices())
+
+    def put_picks(self, stacked: Picks, num_groups: int) -> Picks:
+        """Picks, stacked along a leading axis of steps, on these devices."""
         return jax.device_put(stacked)
 
     def put_state(self, state: Any) -> Any:
@@ -150,13 +164,42 @@ class ManyDevices:
 
     def put_batches(self, stacked: Minibatch) -> Minibatch:
         """See `OneDevice`; batches are stacked along a leading axis of steps."""
-        split = self._sharding(P(None, self.axis))
-        replicated = self._sharding(P())
-        data = OwnWords(replicated, split) if isinstance(stacked.data, OwnWords) else split  # type: ignore[arg-type]
-        places: Any = Minibatch(data, replicated, split, split, replicated, split)  # type: ignore[arg-type]
+        places: Any = self.batch_places
+        if isinstance(stacked.data, OwnWords):
+            replicated: Any = self.table_place
+            places = places._replace(data=OwnWords(replicated, places.data))
         if self.reads_own:
             return arrays.put_own(stacked, places, 1)
         return self._put(stacked, places)
+
+    @property
+    def devices(self) -> list[Any]:
+        """See `OneDevice`."""
+        return list(self.mesh.devices.flat)
+
+    @property
+    def table_place(self) -> NamedSharding:
+        """See `OneDevice`."""
+        return self._sharding(P())
+
+    @property
+    def batch_places(self) -> Any:
+        """See `OneDevice`."""
+        split = self._sharding(P(None, self.axis))
+        replicated = self._sharding(P())
+        return Minibatch(split, replicated, split, split, replicated, split)  # type: ignore[arg-type]
+
+    def put_picks(self, stacked: Picks, num_groups: int) -> Picks:
+        """See `OneDevice`. They are padded so that the devices divide them."""
+        multiple = self._num_shares
+        add = lambda x, fill: _add_rows(x, -count_rows(x, 1) % multiple, 1, fill)
+        split = self._sharding(P(None, self.axis))
+        picks = Picks(
+            jax.tree.map(lambda x: add(x, None), stacked.places),
+            jax.tree.map(lambda x: add(x, num_groups), stacked.rows),
+            stacked.part,
+        )
+        return jax.device_put(picks, Picks(split, split, self._sharding(P())))
 
     def put_state(self, state: Any) -> Any:
         """See `OneDevice`."""

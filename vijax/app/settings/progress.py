@@ -85,6 +85,8 @@ class Printer:
             self._announcement.cancel()
         now = self._clock()
         first = self._first is None
+        if first and progress.data_place:
+            self._print(progress.data_place)
         if not (first or progress.stopping or now - self._last.seconds >= self._every_s):
             return
         mark = Mark(progress.step, progress.num_groups_seen, now, self._outside())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -10,12 +11,21 @@ import numpy as np
 from jaxtyping import Int
 
 from vijax.checks import require
-from vijax.contract.batch import Minibatch
+from vijax.contract.batch import Documents, Minibatch
 from vijax.data.buckets import MOST, PRICE, bucket_edges
 from vijax.data.minibatch import PADDING, Share, SharedLoader, padded_documents
 from vijax.data.streams.documents import DOCUMENT_BYTES, PAIR_BYTES, Shards
 from vijax.data.streams.parts import order_of_parts
 from vijax.data.streams.permutation import Permutation
+from vijax.data.table_batches import (
+    GatherDocuments,
+    Picks,
+    Table,
+    TableBatches,
+    document_picks,
+    document_table,
+    places_in_tables,
+)
 
 READY = 64
 """Steps whose documents are gathered at once, if all documents are in memory."""
@@ -119,6 +129,58 @@ class DocumentLoader(SharedLoader):
         for first in range(0, len(places), num_steps_held):
             yield from self._window(0, places[first : first + num_steps_held])
 
+    def table_batches(self) -> TableBatches:
+        """See `vijax.data.table_batches`."""
+        shards = self.shards
+        ends = np.cumsum(self.strata.counts)
+        buckets = np.asarray(self.strata.buckets)
+        num_buckets = len(self.strata.slots)
+        cuts = [ends[np.flatnonzero(buckets == bucket)[-1]] for bucket in range(num_buckets)]
+        members = [np.sort(rows) for rows in np.split(self.strata.rows, cuts[:-1])]
+
+        def table(bucket: int) -> Table:
+            slots = self.strata.slots[bucket]
+            max_tokens = self.strata.max_tokens[bucket]
+            read = lambda rows: self._load_padded_rows(rows, slots, max_tokens)
+            return document_table(members[bucket], read, shards.vocab_size, max_tokens)
+
+        tables = list(map(table, range(num_buckets)))
+        places = places_in_tables(members, self.num_groups)
+        picks = functools.partial(self._picks, places)
+        return TableBatches(tables, picks, GatherDocuments(tuple(self.strata.max_tokens)))
+
+    def _load_padded_rows(self, rows: np.ndarray, slots: int, max_tokens: int) -> Documents:
+        """These documents, whose numbers increase."""
+        all_documents = self.shards.sizes.whole
+        if all_documents is not None:
+            return padded_documents(all_documents, rows, slots, max_tokens)
+        documents = self.shards.read(rows)
+        return padded_documents(documents, np.arange(len(rows)), slots, max_tokens)
+
+    def _picks(self, places: np.ndarray, start: int, stop: int) -> Iterator[Picks]:
+        """The documents of the batches of some steps; `places` are those of all documents."""
+        while start < stop:
+            epoch, place = divmod(start, self.steps_per_epoch)
+            count = min(READY, stop - start, self.steps_per_epoch - place)
+            parts = self._parts(epoch, range(place, place + count))
+            for part, hand in zip(parts, self._hands(epoch, parts), strict=True):
+                picks = document_picks(hand, places, self.num_groups)
+                yield self._name_part(picks, part)
+            start += count
+
+    def _name_part(self, batch: Any, part: Any) -> Any:
+        """A batch or its picks, with the number of its part if parts are fixed."""
+        if not self.is_fixed:
+            return batch
+        return batch._replace(part=part)
+
+    def _parts(self, epoch: int, places: Sequence[int]) -> np.ndarray:
+        """The numbers of the batches at some places of a pass."""
+        parts = np.asarray(places)
+        if self.is_fixed:
+            return order_of_parts(self.seed, epoch, self.steps_per_epoch)[parts]
+        return parts
+
     @property
     def _ahead(self) -> int:
         """Steps whose documents may be held at once."""
@@ -128,9 +190,7 @@ class DocumentLoader(SharedLoader):
 
     def _window(self, epoch: int, places: Sequence[int]) -> Iterator[Minibatch]:
         """The batches at some places of a pass."""
-        parts = np.asarray(places)
-        if self.is_fixed:
-            parts = order_of_parts(self.seed, epoch, self.steps_per_epoch)[parts]
+        parts = self._parts(epoch, places)
         hands = self._hands(epoch, parts)
         if self.share is not None:
             hands = [[self.share.select(rows, PADDING) for rows in hand] for hand in hands]
@@ -144,7 +204,7 @@ class DocumentLoader(SharedLoader):
             )
             rows = tuple(np.where(rows == PADDING, total, rows).astype(np.int32) for rows in hand)
             batch = Minibatch(data, np.float32(total), rows=rows)  # type: ignore[arg-type]
-            yield batch._replace(part=part) if self.is_fixed else batch
+            yield self._name_part(batch, part)
 
     def _load_documents(self, hands: list[list[np.ndarray]]) -> tuple[Any, list[list[np.ndarray]]]:
         """Documents in memory, among them all documents of the hands, and their places there."""

@@ -22,6 +22,7 @@ from vijax.data.reading.store import Block
 from vijax.data.streams.parts import order_of_parts, padded_part, part_of_pass
 from vijax.data.streams.permutation import Permutation
 from vijax.data.streams.rows import Rows
+from vijax.data.table_batches import GatherRows, Picks, Table, TableBatches
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,8 +76,30 @@ class RowLoader(SharedLoader):
             yield from self._window(epoch, range(place, place + count), all_rows)
             start += count
 
-    def _window(self, epoch: int, places: range, whole: PyTree | None) -> Iterator[Minibatch]:
-        """The batches at some places of a pass."""
+    def table_batches(self) -> TableBatches:
+        """See `vijax.data.table_batches`."""
+        read = lambda first, stop: self.table.take(np.arange(first, stop), self.read)
+        return TableBatches([Table(self.num_groups, read)], self._picks, GatherRows())
+
+    def _picks(self, start: int, stop: int) -> Iterator[Picks]:
+        """The rows of the batches of some steps."""
+        total = self.num_groups
+        for step in range(start, stop):
+            epoch, place = divmod(step, self.steps_per_epoch)
+            (part,), (rows,) = self._rows_by_part(epoch, range(place, place + 1))
+            num_padding = -(-total // self.steps_per_epoch) - len(rows)
+            places = np.pad(rows, (0, num_padding), mode="edge").astype(np.int32)
+            rows = np.pad(rows, (0, num_padding), constant_values=total).astype(np.int32)
+            yield self._name_part(Picks(places, rows), part)
+
+    def _name_part(self, batch: Any, part: Any) -> Any:
+        """A batch or its picks, with the number of its part if parts are fixed."""
+        if not self.is_fixed:
+            return batch
+        return batch._replace(part=part)
+
+    def _rows_by_part(self, epoch: int, places: range) -> tuple[Any, list[np.ndarray]]:
+        """The numbers of the batches at some places of a pass, and the rows of each."""
         total = self.num_groups
         steps = self.steps_per_epoch
         # Fixed parts depend on the data alone, so that a fit can resume with another key.
@@ -85,7 +108,13 @@ class RowLoader(SharedLoader):
         if self.is_fixed:
             parts = order_of_parts(self.seed, epoch, steps)[places.start : places.stop]
         ranges = [part_of_pass(total, steps, int(part)) for part in parts]
-        batches = [self._rows_to_read(order(np.arange(first, stop))) for first, stop in ranges]
+        return parts, [order(np.arange(first, stop)) for first, stop in ranges]
+
+    def _window(self, epoch: int, places: range, whole: PyTree | None) -> Iterator[Minibatch]:
+        """The batches at some places of a pass."""
+        total = self.num_groups
+        parts, rows_of_parts = self._rows_by_part(epoch, places)
+        batches = list(map(self._rows_to_read, rows_of_parts))
         data = whole
         if whole is None:
             data = self.table.take(np.concatenate([rows for rows, _, _ in batches]), self.read)
@@ -93,7 +122,7 @@ class RowLoader(SharedLoader):
         for part, (rows, count, slots) in zip(parts, batches, strict=True):
             in_data = rows if whole is not None else np.arange(first, first + len(rows))
             batch = padded_part(data, in_data, rows[:count], total, slots)
-            yield batch._replace(part=part) if self.is_fixed else batch
+            yield self._name_part(batch, part)
             first += len(rows)
 
     def _rows_to_read(self, rows: np.ndarray) -> tuple[np.ndarray, int, int]:
