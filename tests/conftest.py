@@ -12,7 +12,7 @@ import jax
 import jax.experimental
 import pytest
 
-from tests import first_cases, known_costs, seeds
+from tests import first_cases, known_costs, seeds, touched
 from tests.compilation import ALONE, XLA_FLAGS, keep_programs
 from tests.cost import Meter
 from tests.memory import Memory
@@ -35,6 +35,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="K/N",
         help="one of N parts of the tests, from 0",
     )
+    parser.addoption(
+        "--until",
+        type=float,
+        metavar="SECONDS",
+        help="seconds since 1970 after which no case begins: it is skipped",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,6 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(known_costs)
     config.pluginmanager.register(first_cases)
     config.pluginmanager.register(seeds)
+    config.pluginmanager.register(touched)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
