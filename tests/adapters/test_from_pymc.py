@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.naming import naming
 
 pymc = pytest.importorskip("pymc", reason="needs PyMC: pip install pymc")
 
@@ -148,13 +149,13 @@ def test_what_cannot_be_a_density_of_free_variables_is_refused_by_name():
     with pymc.Model() as simulated:
         mean = pymc.Normal("mean", 0, 1)
         pymc.Simulator("s", lambda rng, mean, size: rng.normal(mean, size=size), mean, observed=Y)
-    with pytest.raises(ValueError, match="variable 's': expected a variable with a density"):
+    with pytest.raises(ValueError, match=naming("variable 's':", "variable")):
         vi.from_pymc(simulated)
     with pymc.Model() as seen:
         pymc.Normal("y", 0.0, 1.0, observed=Y)
-    with pytest.raises(ValueError, match="model: expected unknown variables, got none"):
+    with pytest.raises(ValueError, match=naming("model:", "unknown")):
         vi.from_pymc(seen)
-    with pytest.raises(ValueError, match=r"model: expected a pymc\.Model, got function"):
+    with pytest.raises(ValueError, match=naming("model:", "pymc.Model")):
         vi.from_pymc(regression)
     with pymc.Model() as two:
         w = pymc.Normal("w", 0, 1, shape=2)
@@ -162,7 +163,7 @@ def test_what_cannot_be_a_density_of_free_variables_is_refused_by_name():
         pymc.Normal("y", x @ w, 1.0, observed=y, total_size=40)
     with pytest.raises(
         ValueError,
-        match=r"model: expected data of one pymc\.Minibatch, got 2 of them\. Give all data to",
+        match=naming("model:", "pymc.Minibatch", "2"),
     ):
         vi.from_pymc(two)
 
@@ -178,9 +179,7 @@ def test_an_operation_without_a_translation_is_named():
         square = ops.as_op(itypes=[tensor.dscalar], otypes=[tensor.dscalar])(square)
     with pymc.Model() as model:
         pymc.Normal("y", square(pymc.Normal("mean", 0, 1)), 1.0, observed=Y)
-    with pytest.raises(
-        ValueError, match=r"PyTensor can translate to JAX, got FromFunctionOp.square"
-    ):
+    with pytest.raises(ValueError, match=naming("JAX", "FromFunctionOp.square")):
         vi.from_pymc(model)
 
 
@@ -255,7 +254,7 @@ def test_discrete_variables_are_summed_out_and_told():
 
 def test_without_pymc_extras_the_error_says_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymc_extras", None)
-    with pytest.raises(ImportError, match=r"variable 'z': expected a continuous.*pymc-extras"):
+    with pytest.raises(ImportError, match=naming("variable 'z':", "-extras")):
         vi.from_pymc(built(classes))
 
 

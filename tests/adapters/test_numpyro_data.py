@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.naming import naming
 
 numpyro = pytest.importorskip("numpyro")
 dist = pytest.importorskip("numpyro.distributions")
@@ -87,9 +88,7 @@ def test_parameters_that_are_no_numbers_are_told_from_data():
             "y", dist.Normal(mean + np.where(X == 3, np.nan, 0.0), 1.0, validate_args=False), obs=y
         )
 
-    with pytest.raises(
-        ValueError, match=r"site 'y': expected a log density that is a number .* got none in row 3,"
-    ):
+    with pytest.raises(ValueError, match=naming("site 'y':", "3")):
         vi.from_numpyro(story, X)
 
 

@@ -14,6 +14,7 @@ from jax.scipy.special import logsumexp
 from jax.scipy.stats import bernoulli, norm
 
 import vijax as vi
+from tests.naming import check_names, naming
 
 numpyro = pytest.importorskip("numpyro")
 pytest.importorskip("funsor", reason="needs funsor: pip install funsor")
@@ -218,7 +219,7 @@ def test_a_fit_names_what_was_summed_out_and_answers_for_it():
     are among the draws."""
     model = vi.from_numpyro(mixture)
     fit = vi.auto(model, key=KEY, richer=False, num_starts=4)
-    assert "Summed out: 'z'; fit.locals(None, key=key)" in fit.verdict
+    check_names(fit.verdict, "Summed out:", "'z'", "fit.locals", "None", "key=key")
     draws = fit.sample(jax.random.key(1), 2000)
     assert sorted(draws) == ["distance", "means", "share"]
     np.testing.assert_allclose(draws["distance"], draws["means"][:, 1] - draws["means"][:, 0])
@@ -230,7 +231,7 @@ def test_a_fit_names_what_was_summed_out_and_answers_for_it():
     np.testing.assert_allclose(probs.sum(-1), 1.0, atol=1e-5)
     copy = pickle.loads(pickle.dumps(fit))
     np.testing.assert_array_equal(copy.locals(None, key=jax.random.key(2))["z"].probs, probs)
-    with pytest.raises(ValueError, match=r"data: expected None, got data\. The data are in the"):
+    with pytest.raises(ValueError, match=naming("data:", "None")):
         fit.locals(Y, key=KEY)
 
 
@@ -342,7 +343,7 @@ def test_values_of_a_scan_begin_at_zero():
 
         scan(step, 2, Y)
 
-    with pytest.raises(ValueError, match=r"'z' of a scan: expected values 0, 1, .*and add 2"):
+    with pytest.raises(ValueError, match=naming("'z'", "0", "1", "2")):
         vi.from_numpyro(model)
 
 

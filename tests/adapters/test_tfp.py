@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.cases import FAMILIES, Case
+from tests.naming import naming
 from tests.optional import tfp_adapter
 from vijax.families import Categorical, Normal, Product
 
@@ -98,9 +99,9 @@ def test_other_parameterisations_convert() -> None:
 
 def test_unknown_types_are_named() -> None:
     assert len(CONVERTIBLE) >= len(tfp.FAMILIES) >= 8
-    with pytest.raises(ValueError, match=r"^distribution: expected one of Gamma, .*, got Cauchy"):
+    with pytest.raises(ValueError, match=naming("distribution:", "Gamma", "Cauchy")):
         tfp.from_tfp(tfp.tfd.Cauchy(0.0, 1.0))
-    with pytest.raises(ValueError, match=r"^q: expected one of Gamma, .*, got float"):
+    with pytest.raises(ValueError, match=naming("q:", "Gamma")):
         tfp.to_tfp(1.0)
     dependent = tfp.tfd.JointDistributionNamed(
         {"a": tfp.tfd.Normal(0.0, 1.0), "b": lambda a: tfp.tfd.Normal(a, 1.0)}
@@ -132,9 +133,7 @@ def test_a_stable_wheel_beside_the_nightly_is_an_error(monkeypatch) -> None:
 def test_a_wheel_that_does_not_import_is_an_error(monkeypatch) -> None:
     pretend(monkeypatch, {"tensorflow-probability": "0.25.0"})
     monkeypatch.setitem(sys.modules, "tensorflow_probability.substrates.jax", None)
-    with pytest.raises(
-        ImportError, match=r"tensorflow-probability 0\.25\.0 does not import with this JAX"
-    ) as error:
+    with pytest.raises(ImportError, match=naming("-probability", "0.25.0", "JAX")) as error:
         tfp.load()
     assert tfp.REPAIR in str(error.value)
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.naming import check_names
 from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import load_config, schema
 from vijax.app.plan.plan import Plan, complete_plan
@@ -157,9 +158,7 @@ def test_batches_by_default_suit_the_algorithm(tmp_path):
     assert Plan(of_seven, many).batch_size == 7
     assert Plan(of_seven, few).batch_size == 5
     assert Plan(of_seven, many).batch_size_note == ""
-    assert (
-        "batch_size is 7, and there are 5 training documents" in Plan(of_seven, few).batch_size_note
-    )
+    check_names(Plan(of_seven, few).batch_size_note, "batch_size", "7", "5")
 
 
 def test_a_pass_is_as_many_steps_as_the_rows_want(tmp_path):

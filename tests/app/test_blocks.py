@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from tests.naming import check_names
 from vijax.app.catalogue.parts import emissions
 from vijax.app.drawing import blocks, charts, exports, figures, svg
 from vijax.app.drawing.views import Plane, histogram, scatter
@@ -447,7 +448,7 @@ def test_what_is_cut_is_said_and_the_file_has_all():
         "x, by g", [f"g{i}" for i in range(250)], np.arange(250.0), np.ones(250), "Bars.", 8
     )
     drawn = charts.card(blocks.from_json(blocks.to_json([block]))[0])
-    assert "The first 100 of 250 are drawn; the CSV file (tables/x_by_g.csv) has all." in drawn
+    check_names(drawn, "100", "250", "CSV", "x_by_g.csv")
     assert drawn.count('class="mark mark-0"') == 100
     ((name, text),) = exports.tables([block])
     assert (name, len(text.splitlines())) == ("x_by_g", 251)
@@ -459,10 +460,7 @@ def test_what_is_cut_is_said_and_the_file_has_all():
     assert figure.axes[0].get_title(loc="left").endswith("(the first 100 of 250)")
     rows = blocks.Table("T", ["i"], [[i] for i in range(3000)], "Note.")
     page = charts.card(rows)
-    assert (
-        "Note. The first 2,000 of 3,000 rows are shown; the CSV file (tables/t.csv) has all."
-        in page
-    )
+    check_names(page, "2,000", "3,000 rows", "CSV", "t.csv")
     assert page.count("<tr>") == 2001
     assert "are drawn" not in charts.card(blocks.Intervals("few", ["a"], [0.0], [1.0]))
 

@@ -12,6 +12,7 @@ import hypothesis.strategies as st
 import pytest
 
 import vijax as vi
+from tests.naming import naming
 from vijax.app.catalogue import LISTINGS
 from vijax.app.catalogue.parts.density_algorithm import DensityAlgorithm
 from vijax.app.plan.config import differing_keys, load_config, read_config, schema, settings_text
@@ -470,7 +471,7 @@ def test_a_choice_that_cannot_do_without_a_setting_says_so(tmp_path):
     )
     with pytest.raises(
         ConfigError,
-        match=r"line 4: algorithm.step_size.name is .* needs algorithm.step_size.hold too",
+        match=naming("line 4:", "algorithm.step_size.name", "algorithm.step_size.hold"),
     ):
         load_config(path)
 

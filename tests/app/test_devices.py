@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.app.small_runs import write_inputs
+from tests.naming import check_names, naming
 from vijax.app.cli import main
 from vijax.app.folder.team import Alone
 from vijax.app.plan.config import load_config
@@ -65,9 +66,7 @@ def test_a_run_goes_on_on_other_devices(tmp_path):
 
 def test_what_stops_by_itself_has_no_devices(tmp_path, capsys, monkeypatch):
     assert main(["fit", "density", "--devices", "2"]) == 2
-    assert "fit.devices: not for algorithm.name = auto" in capsys.readouterr().err
+    check_names(capsys.readouterr().err, "fit.devices:", "algorithm.name")
     monkeypatch.setattr("vijax.app.runs.run.read_run_config", lambda folder: load_config("density"))
-    with pytest.raises(
-        ConfigError, match=r"devices: not for algorithm.name = auto, which computes on one"
-    ):
+    with pytest.raises(ConfigError, match=naming("devices:", "algorithm.name")):
         resume(tmp_path / "run", team=Alone(2))

@@ -9,6 +9,7 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 pytest.importorskip("pyarrow")
 
+from tests.naming import check_names, naming
 from vijax.app.answers.shares import page_groups
 from vijax.app.cli import main
 from vijax.app.drawing.bubbles import move_apart
@@ -85,7 +86,7 @@ def test_columns_of_few_values_and_of_dates_make_groups_by_themselves():
     assert page_groups(COLUMNS, beside, []) == []
     with pytest.raises(
         ConfigError,
-        match=r"page.by: expected columns of the documents, got 'sections'; known: 'section'",
+        match=naming("page.by:", "'sections'", "'section'"),
     ):
         page_groups(COLUMNS, beside, ["sections"])
 
@@ -195,10 +196,7 @@ def test_a_run_explores_its_documents_by_their_columns(texts, tmp_path, capsys):
     config.write_text(config.read_text().replace("# by = (unset)", 'by = ["sections"]'))
     capsys.readouterr()
     assert main(["report", str(tmp_path / "run")]) == 2
-    assert (
-        "page.by: expected columns of the documents, got 'sections'; known: 'section'"
-        in capsys.readouterr().err
-    )
+    check_names(capsys.readouterr().err, "page.by:", "'sections'", "'section'")
     (tmp_path / "run" / "posterior.npz").write_bytes(b"x")
     config.write_text(config.read_text().replace("sections", "section"))
     assert main(["report", str(tmp_path / "run")]) == 2
@@ -207,10 +205,7 @@ def test_a_run_explores_its_documents_by_their_columns(texts, tmp_path, capsys):
 
 def test_a_run_may_keep_no_text(texts, tmp_path, capsys):
     assert fitted(texts, tmp_path / "other", 'page.by=["sections"]') == 2
-    assert (
-        "page.by: expected columns beside the text, got 'sections'; known: 'section'"
-        in capsys.readouterr().err
-    )
+    check_names(capsys.readouterr().err, "page.by:", "'sections'", "'section'")
     assert not (tmp_path / "other").exists()
     assert (
         fitted(texts, tmp_path / "run", "page.excerpts=false", "page.by=[]", "page.documents=5")

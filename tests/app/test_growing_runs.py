@@ -9,6 +9,7 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 from tests.app.small_runs import write_inputs
+from tests.naming import check_names
 from vijax.app.cli import main
 
 CONFIG = """
@@ -149,7 +150,7 @@ def test_seed_words_do_not_go_with_growth(tmp_path, capsys):
         )
         == 2
     )
-    assert "model.seed_words: expected none with model.grow" in capsys.readouterr().err
+    check_names(capsys.readouterr().err, "model.seed_words:", "model.grow")
 
 
 @pytest.mark.parametrize(

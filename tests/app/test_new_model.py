@@ -8,6 +8,7 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
+from tests.naming import check_names, naming
 from tests.recipes import skeleton
 from vijax.app import catalogue
 from vijax.app.cli import main
@@ -79,9 +80,9 @@ def test_a_new_model_is_two_files_is_fitted_described_and_has_settings(coin, tmp
     assert main(["settings", "--model", "coin"]) == 0
     assert "# prior pseudo-count of heads\na = 1.0" in capsys.readouterr().out
     assert main(["fit", str(tmp_path / "coin.toml"), "--set", "model.a=-1"]) == 2
-    assert "model.a: expected a positive number, got -1" in capsys.readouterr().err
+    check_names(capsys.readouterr().err, "model.a:", "-1")
 
 
 def test_its_limits_hold_in_python(coin):
-    with pytest.raises(ValueError, match=r"^a: expected a positive number, got -1\.0\.$"):
+    with pytest.raises(ValueError, match=naming("a:", "-1.0")):
         vi.models.coin.coin(a=-1.0)

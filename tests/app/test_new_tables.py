@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
+from tests.naming import check_names, naming
 from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import load_config
 from vijax.app.sources.listing import Data
@@ -50,7 +51,7 @@ def test_the_decimal_sign_is_that_of_the_training_file(kept):
     assert read(config, both[kept], "a;b\n1,5;2\n").x.tolist() == [
         [1.5, 2.0]
     ]  # no comma between thousands
-    with pytest.raises(ValueError, match="column 'a': expected numbers, got '1,500' in line 2"):
+    with pytest.raises(ValueError, match=naming("column 'a':", "'1,500'", "2")):
         read(config, both[kept], "a;b\n1,500;2\n")
 
 
@@ -140,9 +141,7 @@ def test_new_rows_without_a_group_or_a_time_have_empty_results_in_their_place():
     )
     scored = config.listing.source.other(config, data, "new.csv", None)
     assert scored.x[:, 0].tolist() == [1.0, 4.0]
-    assert (
-        "1 rows without a 'day' are left out (data.missing), the first in line 4." in scored.notes
-    )
+    check_names(scored.notes, "1 rows", "'day'", "data.missing", "4")
 
 
 @pytest.mark.filterwarnings("ignore:Blanks around names")

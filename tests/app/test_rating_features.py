@@ -11,6 +11,7 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
+from tests.naming import check_names, naming
 from vijax.app.cli import main
 from vijax.app.sources.ratings import FEATURES
 
@@ -113,7 +114,7 @@ def test_users_who_took_nothing_and_items_that_nobody_took_are_recommended(run):
 
 def test_a_run_that_goes_on_comes_to_the_same_end(folder, run, capsys):
     assert fit(folder, "parts", 20) == 0
-    assert "The column 'sex' is left out: 'F' in line 2 is not a number." in capsys.readouterr().err
+    check_names(capsys.readouterr().err, "'sex'", "'F'", "2")
     settings = folder / "parts" / "config.toml"
     settings.write_text(settings.read_text().replace("num_epochs = 20", "num_epochs = 60"))
     assert main(["resume", str(folder / "parts")]) == 0
@@ -145,10 +146,7 @@ def test_other_users_are_asked_about(folder, run, capsys):
         (folder / "users.csv").write_text(moved["users.csv"])
         capsys.readouterr()
         assert main(["transform", str(run), "--data", path, "--out", str(folder / "more.csv")]) == 2
-        assert (
-            "expected a row for each user of the data, got none for 'anna', 'otto'"
-            in capsys.readouterr().err
-        )
+        check_names(capsys.readouterr().err, "'anna'", "'otto'")
     finally:
         for name, text in moved.items():
             (folder / name).write_text(text)
@@ -246,9 +244,7 @@ def test_a_user_without_an_item_of_training_gets_the_same_row_alone_as_among_oth
 
 def test_a_user_of_unknown_items_alone_is_refused_with_a_remedy_that_works(folder, run):
     loaded, items = vi.load(run), ["somewhere"]
-    with pytest.raises(
-        ValueError, match="items: expected some item that the fit knows, got somewhere"
-    ):
+    with pytest.raises(ValueError, match=naming("items:", "somewhere")):
         loaded.transform({"user": ["u100"], "item": items, "count": [1]})
     found = loaded.transform({"user": ["u100"], "item": items, "count": [0]})
     assert found["taken"] == [0]
@@ -277,10 +273,7 @@ def test_nobody_who_took_anything_is_no_training(folder, tmp_path, capsys):
         str(tmp_path / "run"),
     ]
     assert main(["fit", "hpf", *given]) == 2
-    assert (
-        "nothing.csv: expected users who took something, in training, got none"
-        in capsys.readouterr().err
-    )
+    check_names(capsys.readouterr().err, "nothing.csv:", "users")
 
 
 @pytest.fixture
@@ -307,7 +300,7 @@ def test_the_table_of_users_is_read_by_the_names_of_its_columns(folder, run, tab
     write(path, ["user", "sex"], [[row["user"], row["sex"]] for row in rows])
     with pytest.raises(
         ValueError,
-        match="expected the columns 'age', as in training, got 'user', 'sex', without 'age'",
+        match=naming("'age'", "'user'", "'sex'"),
     ):
         asked(folder, run, NEWCOMERS)
 
@@ -364,7 +357,7 @@ def test_ratings_are_not_guessed_about(movies, capsys):
     ]
     assert main(given) == 2
     said = capsys.readouterr().err
-    assert "--set data.least=4 to take what is rated 4 or more" in said
+    check_names(said, "--set", "data.least", "4")
     assert "--set data.count=rating" in said
     assert main([*given, "data.count=rating"]) == 2
     assert (
@@ -373,12 +366,10 @@ def test_ratings_are_not_guessed_about(movies, capsys):
     )
     assert main([*given, "data.least=4"]) == 0
     said = capsys.readouterr().err
-    assert "Users are read from the column 'userId', items from 'movieId'." in said
-    assert "have 4 or more in 'rating', and count as taken" in said
+    check_names(said, "'userId'", "'movieId'")
+    check_names(said, "4", "'rating'")
     assert main(["transform", str(movies / "run"), "--data", str(movies / "who.csv")]) == 2
-    assert (
-        "expected columns of users and of items, got 'who', 'what', 'n'" in capsys.readouterr().err
-    )
+    check_names(capsys.readouterr().err, "'who'", "'what'", "'n'")
     write(movies / "few.csv", ["user", "item"], [["a", "100"]])
     assert main(["transform", str(movies / "run"), "--data", str(movies / "few.csv")]) == 2
     said = capsys.readouterr().err
@@ -400,7 +391,7 @@ def test_columns_of_other_names_are_named(movies, capsys):
         *SHORT,
     ]
     assert main(given) == 2
-    assert "Name them: --set data.user=COLUMN data.item=COLUMN" in capsys.readouterr().err
+    check_names(capsys.readouterr().err, "Name them:", "--set", "data.user", "COLUMN", "data.item")
     assert main([*given, "data.user=who", "data.item=what", "data.count=n"]) == 0
     assert "54 users, 20 items, taken 864 times, and 6 held out" in capsys.readouterr().err
 
@@ -410,7 +401,7 @@ def test_init_proposes_what_counts_as_taken(movies, capsys, monkeypatch):
     assert main(["init", "hpf", "--data", "ml.csv"]) == 0
     text = (movies / "ml_hpf.toml").read_text()
     assert "least = 4.0" in text
-    assert "Ratings in 'rating' are from 2.5 to 5: high ones count as taken." in text
+    check_names(text, "'rating'", "2.5")
     assert "data.column" not in text
     assert main(["init", "hpf", "--data", "who.csv", "--out", "who.toml"]) == 2
     assert "expected columns of users and of items" in capsys.readouterr().err
@@ -445,10 +436,7 @@ def test_a_model_of_texts_does_not_take_users_for_texts(movies, capsys):
     given = ["--data", str(movies / "ml.csv"), "--out", str(movies / "lda")]
     assert main(["fit", "lda", *given]) == 2
     said = capsys.readouterr().err
-    assert (
-        "expected a column of texts, got 'userId', 'movieId', 'rating', 'timestamp', which are of "
-        "users" in said
-    )
+    check_names(said, "'userId'", "'movieId'", "'rating'", "'timestamp'")
     assert "vijax fit hpf" in said
 
 
@@ -457,4 +445,4 @@ def test_json_lines_of_ratings_get_the_line_that_makes_a_table(tmp_path, capsys,
     path = tmp_path / "o.jsonl"
     path.write_text('{"user": "a", "item": "x"}\n{"user": "b", "item": "y"}\n')
     assert main(["fit", "hpf", "--data", str(path), *settings]) == 2
-    assert "got JSON lines with 'user', 'item'. Write it as a table" in capsys.readouterr().err
+    check_names(capsys.readouterr().err, "JSON", "'user'", "'item'")

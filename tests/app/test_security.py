@@ -19,6 +19,7 @@ pytest.importorskip("matplotlib")
 
 import vijax as vi
 from tests.app.small_runs import write_inputs
+from tests.naming import naming
 from vijax.app.cli import main
 from vijax.app.folder.run_end import read_posterior
 from vijax.app.plan.config import load_config
@@ -185,9 +186,7 @@ def test_no_density_of_a_run_folder_is_executed(command, run, marker):
     data = json.dumps(str(run / "new.csv"))
     said = f'[model]\nname = "density"\nfile = "evil.py"\n\n[data]\npath = {data}\n'
     (run / "config.toml").write_text(said)
-    with pytest.raises(
-        ValueError, match=r"names Python code, .*evil\.py, which loading does not execute"
-    ):
+    with pytest.raises(ValueError, match=naming("Python", "evil.py")):
         vi.load(run)
     tried(command, run)
 

@@ -13,6 +13,7 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 import vijax as vi
+from tests.naming import check_names
 from vijax.app.answers.comparison import ComparedRun, Comparison, compare
 from vijax.app.answers.comparison_files import note
 from vijax.app.cli import main
@@ -408,5 +409,5 @@ def test_a_sweep_from_elsewhere_executes_nothing(tmp_path, monkeypatch, capsys):
     assert main(["resume", str(folder)]) == 2
     error = capsys.readouterr().err
     assert "--- seed-2 (2 of 2)" in error
-    assert "is Python code that you have not named in a `vijax fit` on this machine" in error
+    check_names(error, "Python", "`vijax fit`")
     assert not (tmp_path / "done").exists()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.naming import naming
 from vijax.app.catalogue.state_space import Settings, score
 from vijax.app.plan.config import ConfigError, load_config
 from vijax.app.runs.run import start
@@ -23,9 +24,7 @@ def test_a_column_of_numbers_with_a_mistake_is_not_passed_over():
         "b": np.array(["1", "oops", "3"], object),
         "name": np.array(["x", "y", "z"], object),
     }
-    with pytest.raises(
-        ValueError, match="column 'b': expected numbers, got 'oops' in row 1, counted from 0,"
-    ):
+    with pytest.raises(ValueError, match=naming("column 'b':", "'oops'", "1", "0")):
         make_table(found, Choice(), "a file")
     assert make_table({**found, "b": np.arange(3.0)}, Choice(), "a file").columns == ("a", "b")
 

@@ -9,6 +9,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import vijax as vi
+from tests.naming import naming
 from tests.programs import compiled
 from vijax import lbfgs
 from vijax.automatic import auto as automatic
@@ -289,9 +290,7 @@ def test_networks_are_not_left_as_they_were():
     encoder = (lambda w, x: (x @ w, jnp.zeros(1)), jnp.ones((2, 1)))
     observed = vi.models.observed.gaussian(sd=1.0)
     model = vi.models.vae(encoder, (lambda w, z: z @ w, jnp.ones((1, 2))), observed, latent_dim=1)
-    with pytest.raises(
-        ValueError, match=r"one without points to learn .*\['encoder', 'decoder'\]. vijax.aevb"
-    ):
+    with pytest.raises(ValueError, match=naming("'encoder'", "'decoder'", "vijax.aevb")):
         vi.auto(model, np.ones((3, 2), np.float32), key=KEY)
 
 
@@ -353,9 +352,7 @@ def test_documents_end_where_coordinate_ascent_does(monkeypatch):
 
 def test_a_model_of_sites_has_one_start():
     model = vi.models.glm(np.ones((4, 1)), np.ones(4), vi.likelihood.bernoulli_logit())
-    with pytest.raises(
-        ValueError, match="num_starts: expected none of a model of Gaussian predictors, got 3"
-    ):
+    with pytest.raises(ValueError, match=naming("num_starts:", "Gaussian", "3")):
         vi.auto(model, key=KEY, num_starts=3)
 
 

@@ -10,6 +10,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import vijax as vi
+from tests.naming import naming
 from vijax.families.vector.free_normals import LowRankNormal
 from vijax.fitting import checkpoint
 
@@ -209,14 +210,13 @@ def test_updates_and_estimators_of_natural_parameters_are_refused():
     model = target(vi.guides.low_rank(1))
     with pytest.raises(
         ValueError,
-        match=r"estimator: expected vijax\.estimator\.reparameterised\(\) or weighted\(\) for "
-        r"'free'.*advi",
+        match=naming("estimator:", "vijax.estimator.reparameterised()", "'free'"),
     ):
         vi.ngvi(model)
     with pytest.raises(ValueError, match="estimator: expected"):
         vi.bbvi(model, guide=vi.guides.low_rank(1))
     with pytest.raises(
-        ValueError, match=r"update: expected vijax\.update\.descend\(optimizer\) for 'free'"
+        ValueError, match=naming("update:", "vijax.update.descend(optimizer)", "'free'")
     ):
         vi.compose(model, update={"free": vi.update.kl()}, step_size=vi.step_size.constant())
     with pytest.raises(ValueError, match="rank: expected at most 4"):

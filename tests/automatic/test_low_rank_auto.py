@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.naming import naming
 from vijax.automatic import auto as automatic
 from vijax.automatic import low_rank
 from vijax.automatic.curvature import normal as curved
@@ -58,9 +59,7 @@ def test_a_normal_of_its_kind_is_found(precision):
     assert along.shape[1] >= 3
     np.testing.assert_allclose(along.T @ along, np.eye(along.shape[1]), atol=1e-5)
     assert fit.status is vi.Status.CONVERGED
-    with pytest.raises(
-        ValueError, match="fit: expected one of independent normals, got one with directions"
-    ):
+    with pytest.raises(ValueError, match=naming("fit:", "independent")):
         vi.linear_response(fit)
 
 

@@ -12,6 +12,7 @@ from jax.scipy.stats import norm
 from scipy import stats
 
 import vijax as vi
+from tests.naming import naming
 from vijax.automatic import mixture
 from vijax.automatic.auto import Misfit, rivalry
 from vijax.automatic.gaussian import Gaussian
@@ -181,22 +182,20 @@ def test_what_cannot_be_is_refused():
         log_prior=lambda v: -(v["x"] ** 2),
         log_lik=lambda v, y: -((y - v["x"]) ** 2),
     )
-    with pytest.raises(ValueError, match="richer: expected True, False or None, got 3"):
+    with pytest.raises(ValueError, match=naming("richer:", "True", "False", "None", "3")):
         vi.auto(model, np.ones(10), key=KEY, richer=3)
-    with pytest.raises(ValueError, match="richer: expected False where minibatches are taken"):
+    with pytest.raises(ValueError, match=naming("richer:", "False")):
         vi.auto(model, np.ones(10), key=KEY, richer=True, batch_size=5)
     wide = vi.density({"x": vi.free(301)}, lambda v: -jnp.sum(v["x"] ** 2))
     with pytest.raises(
-        ValueError, match=r"richer: expected False beyond 300 variables, got True.*guides\.mixture"
+        ValueError, match=naming("richer:", "False", "300", "True", "guides.mixture")
     ):
         vi.auto(wide, key=KEY, richer=True)
     coin = vi.model(
         prior=vi.Product({"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}),
         local_elbo=lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None),
     )
-    with pytest.raises(
-        ValueError, match="richer: expected none for a model that is no log density"
-    ):
+    with pytest.raises(ValueError, match=naming("richer:", "model")):
         vi.auto(coin, np.ones(10, np.float32), key=KEY, richer=True)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.naming import naming
 from vijax.arguments import (
     POSITIVE,
     Positive,
@@ -93,9 +94,9 @@ def test_what_is_left_out_none_and_wrong_calls_are_left_to_the_function():
     assert grid(2) == (2, None, (), {})
     assert grid(2, None, 3, a=1.0) == (2, None, (3,), {"a": 1.0})
     assert grid(2, rate=len) == (2, len, (), {})  # a function, where one may stand for a number
-    with pytest.raises(TypeError, match=r"grid\(\) missing 1 required positional argument: 'size'"):
+    with pytest.raises(TypeError, match=naming("1", "'size'")):
         grid()
-    with pytest.raises(ValueError, match=r"^rate: expected a positive number, got 0"):
+    with pytest.raises(ValueError, match=naming("rate:", "0")):
         grid(2, 0)
 
 
@@ -117,7 +118,7 @@ def test_a_class_is_checked_whichever_way_it_is_made():
         "offset",
         "kappa",
     ]
-    with pytest.raises(ValueError, match=r"^kappa: expected a number from 0 to 1, got 2"):
+    with pytest.raises(ValueError, match=naming("kappa:", "0", "1", "2")):
         schedule.__class__(1.0, 1.0, 2.0)
 
 
@@ -125,7 +126,7 @@ def test_choices_are_checked_where_they_have_a_name_of_their_own():
     given = [[1.0]], [1.0], vi.likelihood.gaussian()
     with pytest.raises(
         ValueError,
-        match=r'^form: expected one of "auto", "weights", "kernel", got .weight.\. Did you',
+        match=naming("form:", '"auto"', '"weights"', '"kernel"'),
     ):
         vi.models.glm(*given, form="weight")
     assert vi.models.glm(*given, form=None).form.num_groups == vi.models.glm(*given).form.num_groups

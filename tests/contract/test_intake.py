@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse
 
 import vijax as vi
+from tests.naming import naming
 from vijax import reference
 from vijax.data.loader import as_loader
 from vijax.models import emission
@@ -436,7 +437,7 @@ def test_numbers_whose_differences_float32_loses_are_refused(dtype):
     )
     with pytest.raises(ValueError, match=message):
         vi.fit(vi.cavi(pairs()), data, num_steps=1, key=KEY)
-    with pytest.raises(ValueError, match=r"^data: expected numbers that float32 holds"):
+    with pytest.raises(ValueError, match=naming("data:", "float32")):
         vi.fit(vi.cavi(wide()), 1e39 * np.ones(3), num_steps=1, key=KEY)
     with jax.enable_x64(True):
         mean = vi.fit(vi.cavi(pairs()), data, num_steps=1, key=KEY).posterior["m"].mean()
@@ -456,16 +457,12 @@ def test_what_is_no_index_or_mask_is_refused():
     ):
         with pytest.raises(ValueError, match=r"^data\['k'\]: " + message):
             vi.fit(vi.cavi(model), {**data, "k": k}, num_steps=1, key=KEY)
-    with pytest.raises(
-        ValueError, match=r"^data: expected a mask: true and false, or 1 and 0, got \[0, 2, 1\]"
-    ):
+    with pytest.raises(ValueError, match=naming("data:", "1", "0", "2")):
         vi.fit(vi.cavi(energy(True)()), np.array([0, 2, 1]), num_steps=1, key=KEY)
 
 
 def test_a_loader_whose_integers_jax_would_wrap_is_refused():
-    with pytest.raises(
-        ValueError, match=r"^data: expected integers from -2147483648 to 2147483647.* give floats\."
-    ):
+    with pytest.raises(ValueError, match=naming("data:", "-2147483648", "2147483647")):
         vi.fit(vi.svi(wide()), OfMyOwn(np.tile(CENTS, 2)), num_steps=1, key=KEY)
 
 

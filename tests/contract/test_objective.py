@@ -12,6 +12,7 @@ from scipy import stats
 
 import vijax as vi
 from tests.models.networks import test_structured_autoencoder as structured_models
+from tests.naming import naming
 from tests.programs import compiled
 from vijax.contract.batch import Minibatch
 from vijax.contract.objective import importance_weighted, renyi
@@ -279,14 +280,14 @@ def test_what_is_refused():
     for bad in (np.inf, "half", True):
         with pytest.raises(ValueError, match=r"^alpha: expected a finite number"):
             renyi(bad)
-    with pytest.raises(ValueError, match=r"^objective: expected one of vijax\.objective"):
+    with pytest.raises(ValueError, match=naming("objective:", "vijax.objective")):
         vi.estep.amortised(2, objective="iwae")
     model = vi.density({"x": vi.free()}, lambda v: -(v["x"] ** 2))
     with pytest.raises(ValueError, match=r"^objective: expected"):
         vi.advi(model, objective=0.5)
     with pytest.raises(
         ValueError,
-        match=r"^estimator: expected weighted\(\) for free variables, got \['components'",
+        match=naming("estimator:", "'components'"),
     ):
         vi.svi(
             vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)),

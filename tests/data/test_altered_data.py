@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from tests.naming import naming
 from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import ConfigError, load_config
 from vijax.app.plan.plan import Plan
@@ -105,7 +106,7 @@ def test_the_place_of_a_bad_byte_is_right_beyond_the_first_block(tmp_path, monke
     (tmp_path / "x.txt").write_bytes("zwölf\nfünf\n".encode() + b"abc \xff\n")
     with pytest.raises(
         DataError,
-        match=r"x\.txt:3: expected utf-8 text, got the bytes b'\\xff.*' at byte offset 17",
+        match=naming("x.txt", "3", "17"),
     ):
         read(tmp_path / "x.txt", text=ALL)
 
@@ -118,9 +119,7 @@ def test_halves_of_letters_are_replaced_and_noted(tmp_path):
         assert (corpus.texts[1], corpus.titles[1]) == ("cut \ufffd plum", "\ufffd!")
         assert any("replaced" in note and "x.jsonl:2" in note for note in corpus.notes)
     assert read(["cut \ud83d plum", "plum"], text=ALL).texts[0] == "cut \ufffd plum"
-    with pytest.raises(
-        DataError, match=r"vocabulary: expected whole letters, got half a letter in .* at place 1"
-    ):
+    with pytest.raises(DataError, match=naming("vocabulary:", "1")):
         Corpus.from_counts([[1, 1]], ["a", "b\udc00"])
 
 
@@ -153,7 +152,7 @@ def test_a_matrix_of_scipy_is_checked_before_scipy_uses_it(tmp_path):
     matrix = scipy.sparse.csr_matrix(np.eye(3, dtype=int))
     matrix.indices[1] = 10**9
     scipy.sparse.save_npz(tmp_path / "x.npz", matrix)
-    with pytest.raises(DataError, match=r"x\.npz: expected a matrix saved by scipy"):
+    with pytest.raises(DataError, match=naming("x.npz:", "matrix")):
         read(tmp_path / "x.npz")
 
 
@@ -191,9 +190,7 @@ def test_sizes_that_cannot_be_are_refused_before_memory_is_taken(name, text, mes
 
 
 def test_word_ids_beyond_int32_do_not_wrap_around():
-    with pytest.raises(
-        DataError, match=r"indices: expected whole numbers of at most 2147483647, got 4294967297"
-    ):
+    with pytest.raises(DataError, match=naming("indices:", "2147483647", "4294967297")):
         Corpus([0, 1], np.array([2**32 + 1]), [1])
     with pytest.raises(DataError, match="at most 2147483647, got 4294967295, summed"):
         Corpus.from_counts(
@@ -205,12 +202,12 @@ def test_word_ids_beyond_int32_do_not_wrap_around():
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without named pipes")
 def test_pipes_are_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "x.txt")
-    with pytest.raises(DataError, match=r"x\.txt: expected a file, got a named pipe"):
+    with pytest.raises(DataError, match=naming("x.txt:", "a named pipe")):
         read(tmp_path / "x.txt")
-    with pytest.raises(DataError, match=r"x\.txt: expected a file, got a named pipe"):
+    with pytest.raises(DataError, match=naming("x.txt:", "a named pipe")):
         read(tmp_path)
     os.mkfifo(tmp_path / "t.csv")
-    with pytest.raises(DataError, match=r"t\.csv: expected a file, got a named pipe"):
+    with pytest.raises(DataError, match=naming("t.csv:", "a named pipe")):
         read_table(str(tmp_path / "t.csv"))
     with pytest.raises(DataError, match="expected a file, got a device"):
         read("/dev/null", format="text-lines")
@@ -224,7 +221,7 @@ def test_paths_that_name_nothing(tmp_path):
         read("a whole text, passed as if it were a path " * 200)
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "gone.txt").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(DataError, match=r"gone\.txt: expected a readable file, got No such file"):
+    with pytest.raises(DataError, match=naming("gone.txt:", "No such")):
         read(tmp_path / "texts")
 
 
@@ -234,9 +231,7 @@ def test_a_want_of_memory_is_told_with_the_size_of_the_file(tmp_path, monkeypatc
 
     path = saved(tmp_path / "x.dat", "1 0:1\n")
     monkeypatch.setitem(COUNT_FORMATS, "lda-c", hungry)
-    with pytest.raises(
-        DataError, match=r"x\.dat: expected data that fit in memory, got 6 bytes .*7 TiB"
-    ):
+    with pytest.raises(DataError, match=naming("x.dat:", "6 bytes", "7 TiB")):
         read(path)
 
 
@@ -283,7 +278,5 @@ def test_settings_too_deep_or_too_large_are_no_settings(override):
 
 
 def test_a_file_of_settings_nested_too_deep_is_named(tmp_path):
-    with pytest.raises(
-        ConfigError, match=r"deep\.toml, line 1: expected names of at most 20 parts"
-    ):
+    with pytest.raises(ConfigError, match=naming("deep.toml", "1", "20 parts")):
         load_config(saved(tmp_path / "deep.toml", "a=" + "[" * 5000 + "]" * 5000))

@@ -6,6 +6,7 @@ import decimal
 import numpy as np
 import pytest
 
+from tests.naming import check_names, naming
 from vijax.data import read
 from vijax.data.reading.checks import DataError
 from vijax.data.tables.table import Choice
@@ -48,7 +49,7 @@ def test_columns_left_out_are_noted(tmp_path):
         "are.",
         "The column 'kind' is left out: 'x' in line 2 is not a number.",
     )
-    assert "Line 1 was taken for the header: '0', '1'" in table(tmp_path, "0,1\n3,4\n").notes[0]
+    check_names(table(tmp_path, "0,1\n3,4\n").notes[0], "'0'", "'1'")
     assert table(tmp_path, "country,2019\nFrance,4\n").columns == ("2019",)
 
 
@@ -77,7 +78,7 @@ def test_groups_are_told_apart_as_they_are_written(tmp_path):
     )
     with pytest.raises(
         DataError,
-        match="group 'g': expected a group in every row, got a missing value in line 3, line 4",
+        match=naming("group 'g':", "3", "4"),
     ):
         table(tmp_path, "g,a\nx,1\n,2\nNaN,3\n", group="g")
 
@@ -87,7 +88,7 @@ def test_a_missing_class_is_no_class(values, tmp_path):
     rows = "".join(f"{n},{value}\n" for n, value in enumerate(values.split(",")))
     with pytest.raises(
         DataError,
-        match=r"target 'y': expected a class in every row, got a missing value in line [34]",
+        match=naming("target 'y':", "a missing value"),
     ):
         table(tmp_path, "a,y\n" + rows, target="y", kind="binary")
     assert table(tmp_path, "a,y\n1,none\n2,some\n", target="y", kind="binary").classes == (

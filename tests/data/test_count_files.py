@@ -6,6 +6,7 @@ import pytest
 import scipy.io
 import scipy.sparse
 
+from tests.naming import naming
 from vijax.data.corpora.count_files import read_lda_c, read_matrix_market, read_npz, read_uci
 from vijax.data.reading import files
 
@@ -97,18 +98,14 @@ def test_npz_of_csr_arrays_with_the_vocabulary_beside(tmp_path):
 )
 def test_bad_lines_of_lda_c(tmp_path, line, got):
     path = write(tmp_path / "x.ldac", f"1 0:1\n{line}\n1 1:1\n")
-    with pytest.raises(
-        ValueError, match=r"x\.ldac:2: expected M word:count .*To mend it: "
-    ) as error:
+    with pytest.raises(ValueError, match=naming("x.ldac", "2")) as error:
         read_lda_c(path, None)
     assert got in str(error.value)
 
 
 def test_word_id_beyond_the_vocabulary_in_lda_c(tmp_path):
     path = write(tmp_path / "x.ldac", "1 0:1\n0\n2 1:1 4:2\n1 3:1\n")
-    with pytest.raises(
-        ValueError, match=r"x\.ldac:3: expected word ids from 0 to 3, .* got word id 4"
-    ):
+    with pytest.raises(ValueError, match=naming("x.ldac", "3", "0", "4")):
         read_lda_c(path, WORDS)
 
 
@@ -144,9 +141,7 @@ def test_bad_uci_files(tmp_path, text, message):
 
 def test_uci_vocabulary_of_the_wrong_length(tmp_path):
     path = write(tmp_path / "docword.txt", uci())
-    with pytest.raises(
-        ValueError, match=r"docword\.txt, vocabulary: expected a vocabulary of 4 words, got 3 words"
-    ):
+    with pytest.raises(ValueError, match=naming("docword.txt", "4 words", "3 words")):
         read_uci(path, WORDS[:3])
 
 
@@ -162,9 +157,7 @@ def matrix_market(counts):
 def test_truncated_gzip(tmp_path, read, text):
     path = write(tmp_path / "x.gz", text(np.random.default_rng(0).poisson(3, (300, 40))))
     path.write_bytes(path.read_bytes()[:-50])
-    with pytest.raises(
-        ValueError, match=r"x\.gz: expected whole gzip data, got a truncated or damaged file"
-    ):
+    with pytest.raises(ValueError, match=naming("x.gz:", "a truncated or")):
         read(path, None)
 
 
@@ -188,13 +181,11 @@ def test_npz_of_something_else(tmp_path):
 def test_bad_counts_in_matrices(tmp_path, bad):
     matrix = scipy.sparse.csr_matrix(np.array([[1.0, bad], [0, 2]]))
     scipy.sparse.save_npz(tmp_path / "x.npz", matrix)
-    with pytest.raises(ValueError, match=r"x\.npz: expected whole counts of 0 or more, got the"):
+    with pytest.raises(ValueError, match=naming("x.npz:", "0")):
         read_npz(tmp_path / "x.npz", None)
     if np.isfinite(bad):
         scipy.io.mmwrite(tmp_path / "x.mtx", matrix)
-        with pytest.raises(
-            ValueError, match=r"x\.mtx: expected whole counts of 0 or more, got the"
-        ):
+        with pytest.raises(ValueError, match=naming("x.mtx:", "0")):
             read_matrix_market(tmp_path / "x.mtx", None)
 
 
@@ -205,16 +196,14 @@ def test_bad_csr_arrays(tmp_path):
     ):
         read_npz(tmp_path / "x.npz", None)
     np.savez(tmp_path / "x.npz", indptr=[0, 2], indices=[0, 9], counts=[1, 2])
-    with pytest.raises(
-        ValueError, match=r"x\.npz: expected word ids from 0 to 3, .* got word id 9"
-    ):
+    with pytest.raises(ValueError, match=naming("x.npz:", "0", "3", "9")):
         read_npz(tmp_path / "x.npz", WORDS)
 
 
 def test_truncated_matrix_market(tmp_path):
     scipy.io.mmwrite(tmp_path / "x.mtx", scipy.sparse.csr_matrix(COUNTS))
     lines = (tmp_path / "x.mtx").read_text().splitlines(keepends=True)
-    with pytest.raises(ValueError, match=r"x\.mtx: expected a whole MatrixMarket file"):
+    with pytest.raises(ValueError, match=naming("x.mtx:", "MatrixMarket")):
         read_matrix_market(write(tmp_path / "x.mtx", "".join(lines[:-1])), None)
 
 
@@ -222,5 +211,5 @@ def test_missing_files_are_named(tmp_path):
     for read in (read_lda_c, read_uci, read_matrix_market, read_npz):
         with pytest.raises(ValueError, match="nowhere"):
             read(tmp_path / "nowhere", None)
-    with pytest.raises(ValueError, match=r"words\.txt: expected a readable file, got No such file"):
+    with pytest.raises(ValueError, match=naming("words.txt:", "No such")):
         read_lda_c(write(tmp_path / "x.ldac", "1 0:1\n"), tmp_path / "words.txt")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.naming import naming
 from vijax.data.corpora.count_tables import are_counts
 from vijax.data.known_words import read_over_words
 
@@ -112,6 +113,6 @@ def test_a_fit_without_words_takes_numbered_columns_by_their_number():
     named = counts.set_axis(["cat", "dog", "fox"], axis=1)
     with pytest.warns(
         UserWarning,
-        match="made of counts without words, so the columns 'cat', 'dog', 'fox' are taken by",
+        match=naming("'cat'", "'dog'", "'fox'"),
     ):
         read_over_words(named, None)

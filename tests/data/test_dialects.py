@@ -7,6 +7,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 import pytest
 
+from tests.naming import naming
 from vijax.data import TextSettings, read
 from vijax.data.read import read_side_columns
 from vijax.data.reading.checks import DataError, Notes
@@ -86,9 +87,7 @@ def test_settings_overrule_what_is_found(tmp_path):
     np.testing.assert_array_equal(
         read_columns(quoted, dialect=Dialect(decimal=","))["a"], [1.5, 2000.5]
     )
-    with pytest.raises(
-        DataError, match=r"separator: expected one of ',', ';', 'tab' and '\|', got '#'"
-    ):
+    with pytest.raises(DataError, match=naming("separator:", "','", "';'", "'tab'", "'|'")):
         read_columns(path, dialect=Dialect(separator="#"))
     with pytest.raises(DataError, match="separator: expected one of"):
         read(path, separator="#")
@@ -99,9 +98,7 @@ def test_a_column_has_one_decimal_sign(tmp_path):
     found = read_columns(path)
     assert list(found["a"]) == ["1,5", "2.5"]
     np.testing.assert_array_equal(found["b"], [1.5, 2.5])
-    with pytest.raises(
-        DataError, match=r"t\.csv, column 'a': expected one sign for decimals.*got '1,5' and '2.5'"
-    ):
+    with pytest.raises(DataError, match=naming("t.csv", "'a'", "'1,5'", "'2.5'")):
         read_columns(path, dialect=Dialect(decimal=","))
     assert with_points(["eins, zwei", "1,5", "drei"], None, "")[1] == ""  # mostly text
 
@@ -112,9 +109,7 @@ def test_names_of_groups_stay_as_they_are_written(tmp_path):
 
 
 def test_a_first_row_of_decimal_commas_is_no_header(tmp_path):
-    with pytest.raises(
-        DataError, match=r"t\.csv:1: expected a header line of names, got numbers: '5.1', '3.5'"
-    ):
+    with pytest.raises(DataError, match=naming("t.csv", "'5.1'", "'3.5'")):
         read_columns(saved(tmp_path / "t.csv", "5,1;3,5\n4,9;3\n"))
 
 
@@ -206,11 +201,9 @@ def test_what_is_wrong_with_a_spreadsheet_is_said(tmp_path):
     }.items():
         with pytest.raises(DataError, match=message):
             read_columns(path, dialect=Dialect(sheet=sheet))
-    with pytest.raises(DataError, match=r"b.xlsx, row 2: expected text in column 'text', got 2.0"):
+    with pytest.raises(DataError, match=naming("b.xlsx", "'text'", "2.0")):
         read(path, sheet="two", text=ALL)
-    with pytest.raises(
-        DataError, match=r"x\.xlsx: expected a whole spreadsheet.*save the sheet as CSV"
-    ):
+    with pytest.raises(DataError, match=naming("x.xlsx:", "CSV")):
         read_columns(saved(tmp_path / "x.xlsx", "no"))
 
 

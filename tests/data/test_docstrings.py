@@ -2,6 +2,7 @@ import sys
 
 import pytest
 
+from tests.naming import naming
 from vijax.data.texts.docstrings import PACKAGES, clean, docstring_corpus, docstrings
 
 SOURCE = '''
@@ -69,9 +70,7 @@ def test_corpus_is_cached_and_names_what_is_missing(orchard):
 
 
 def test_no_package_at_all(tmp_path):
-    with pytest.raises(
-        ValueError, match="packages: expected an installed package, got no_such_package"
-    ):
+    with pytest.raises(ValueError, match=naming("packages:", "no_such_package")):
         docstring_corpus(["no_such_package"], cache_dir=tmp_path)
 
 

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse
 
 import vijax as vi
+from tests.naming import naming
 from tests.programs import compiled, names_since
 from vijax.data import DataError
 from vijax.data.corpora import shards as form
@@ -217,7 +218,7 @@ def test_two_parts_of_the_documents_over_words_of_one(folder, counts, held):
     )
     assert all((d.words < len(seen)).all() for d in batch.data)
     assert batch.num_groups == N - 60
-    with pytest.raises(DataError, match="held_out: expected a part of 500 documents"):
+    with pytest.raises(DataError, match=naming("held_out:", "500 documents")):
         vi.data.shards(folder).split(N, 0)
 
 
@@ -254,10 +255,10 @@ def test_bad_documents_are_named(folder, tmp_path):
     with pytest.raises(DataError, match=r"rows 0 to 3 of all: expected word ids from 0 to 1"):
         _ = vi.data.shards(tmp_path, ["a", "b"]).sizes
     parquet.write_table(arrow.table({"a": [1]}), tmp_path / "part-9.parquet")
-    with pytest.raises(DataError, match=r"part-9.parquet: expected the columns 'counts', 'ids'"):
+    with pytest.raises(DataError, match=naming("part-9.parquet:", "'counts'", "'ids'")):
         vi.data.shards(tmp_path)
     (tmp_path / "part-9.parquet").write_bytes((folder / "part-0.parquet").read_bytes()[:99])
-    with pytest.raises(DataError, match=r"part-9.parquet: expected a whole Parquet file"):
+    with pytest.raises(DataError, match=naming("part-9.parquet:", "Parquet")):
         vi.data.shards(tmp_path)
     with pytest.raises(DataError, match="a folder of them"):
         vi.data.shards(tmp_path / "nothing")
@@ -272,7 +273,7 @@ def test_what_no_fit_can_do_is_refused(folder):
         loader_of(folder, size=None)
     with pytest.raises(ValueError, match="vocab_size=2"):
         as_loader(vi.data.shards(folder), vi.models.lda(3, 2), 10, 0)
-    with pytest.raises(ValueError, match=r"data: expected arrays, .* got documents in shards"):
+    with pytest.raises(ValueError, match=naming("data:", "documents in")):
         as_loader(
             vi.data.shards(folder),
             vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)),
@@ -343,9 +344,7 @@ def test_read_makes_a_mapped_corpus_of_an_address(folder, counts, tmp_path, monk
             vi.data.read("memory://kept", format="csv")
         with files.open("/kept/texts.parquet", "wb") as file:
             parquet.write_table(arrow.table({"text": ["a b"]}), file)
-        with pytest.raises(
-            DataError, match=r"expected the columns 'counts', 'ids', got no .* prepare shards"
-        ):
+        with pytest.raises(DataError, match=naming("'counts'", "'ids'")):
             vi.data.read("memory://kept/texts.parquet")
         with pytest.raises(DataError, match="nowhere://a: expected an address that fsspec knows"):
             vi.data.read("nowhere://a")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.naming import naming
 from vijax.data.tables.graph import GraphChoice, make_graph, split_graph
 from vijax.data.tables.table_files import read_columns
 
@@ -62,9 +63,7 @@ def test_counts_of_a_pair_do_not_depend_on_other_rows(path, extra):
     graph = read(path, both, counts=True)
     assert (graph.x[0, 1], graph.x[2, 3]) == (2, 3)
     assert graph.notes[0].startswith("All 2 pairs are listed in both directions")
-    with pytest.raises(
-        ValueError, match=r"2 pairs in both directions, 'a' and 'b'.*list each pair"
-    ):
+    with pytest.raises(ValueError, match=naming("2", "'a'", "'b'")):
         read(path, both + extra + "\n", counts=True)
     assert read(path, both + extra + "\n", counts=True, directed=True).x[2, 3] == 3
 
@@ -86,9 +85,7 @@ def test_matrices_of_numpy(tmp_path):
         read_columns(str(tmp_path / "y.npy")), GraphChoice(counts=True, **choice), "y.npy"
     )
     np.testing.assert_array_equal(read(directed=True).x, y)
-    with pytest.raises(
-        ValueError, match=r"expected a symmetric matrix, got .* and 0 back.*model.directed = true"
-    ):
+    with pytest.raises(ValueError, match=naming("0", "model.directed")):
         read()
 
 
@@ -97,7 +94,7 @@ def test_nodes_that_are_known_keep_their_order(path):
     np.testing.assert_array_equal(
         read(path, text, nodes=("a", "b", "c")).x, [[0, 0, 0], [0, 0, 1], [0, 1, 0]]
     )
-    with pytest.raises(ValueError, match="expected the nodes of the run, 'a', 'b', got 'c'"):
+    with pytest.raises(ValueError, match=naming("'a'", "'b'", "'c'")):
         read(path, text, nodes=("a", "b"))
 
 
@@ -175,7 +172,7 @@ def test_every_observed_pair_is_in_one_part(directed):
 def test_a_column_called_as_counts_is_told_or_refused(path):
     """It was dropped, and all counts were ones."""
     text = "source,target,num_emails\na,b,9\nb,c,7\n"
-    with pytest.raises(ValueError, match=r"column of weights, 'weight', got none .* 'num_emails'"):
+    with pytest.raises(ValueError, match=naming("'weight'", "'num_emails'")):
         read(path, text, counts=True)
     assert read(path, text, counts=True, weight="num_emails").x[0, 1] == 9
     graph = read(path, "source,target,year\na,b,2009\nb,c,2010\n", counts=True)

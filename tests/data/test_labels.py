@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 
+from tests.naming import naming
 from vijax.data.schema.labels import Levels, sort_names, to_labels
 from vijax.data.schema.schema import ColumnSchema, Schema
 from vijax.data.schema.typed_columns import typed_table
@@ -115,11 +116,9 @@ def test_tables_are_refused_by_name():
         typed_table(np.ones((2, 2)))
     with pytest.raises(ValueError, match=r"columns of one length, got lengths \[1, 2\]"):
         typed_table({"a": [1], "b": [1, 2]})
-    with pytest.raises(ValueError, match=r"columns that are vectors, got 'a' of shape \(2, 2\)"):
+    with pytest.raises(ValueError, match=naming("'a'", "2")):
         typed_table({"a": np.ones((2, 2))})
-    with pytest.raises(
-        ValueError, match="real numbers, text, dates or categories, got 'a' of complex128"
-    ):
+    with pytest.raises(ValueError, match=naming("'a'", "complex128")):
         typed_table({"a": np.ones(2) * 1j})
 
 
@@ -134,9 +133,7 @@ def test_a_schema_is_written_and_read():
     )
     assert Schema.from_json(schema.to_json()) == schema
     assert schema["g"].levels == levels
-    with pytest.raises(
-        ValueError, match=r"name: expected one of the columns \['y', 'g'\], got 'h'"
-    ):
+    with pytest.raises(ValueError, match=naming("name:", "'y'", "'g'", "'h'")):
         schema["h"]
 
 
@@ -179,11 +176,9 @@ def test_words_for_missing_cells_are_no_numbers_in_memory_and_blanks_are_missing
     assert masked.missing.tolist() == [False, True]
     with pytest.raises(ValueError, match="in row 0"):
         typed_table({"x": np.array([1], "timedelta64[ns]")}).columns["x"].numbers()
-    with pytest.raises(ValueError, match=r"columns that are vectors, got 'x': '3'\. Write"):
+    with pytest.raises(ValueError, match=naming("'x'", "'3'")):
         typed_table({"x": 3})
-    with pytest.raises(
-        ValueError, match="or categories, got a list in row 0, counted from 0, of 'x'"
-    ):
+    with pytest.raises(ValueError, match=naming("0", "'x'")):
         typed_table({"x": [[1], 2]})
 
 
@@ -279,9 +274,7 @@ def test_cells_that_are_no_labels_are_refused(table, said):
 
 def test_lazy_tables_are_to_be_collected():
     polars = pytest.importorskip("polars")
-    with pytest.raises(
-        ValueError, match=r"a table in memory, got a LazyFrame. Pass table.collect\(\)"
-    ):
+    with pytest.raises(ValueError, match=naming("LazyFrame", "Pass", "table.collect()")):
         typed_table(polars.DataFrame({"x": [1]}).lazy())
 
 
@@ -289,9 +282,7 @@ def test_lazy_tables_are_to_be_collected():
 def test_blanks_around_names_say_nothing_and_two_that_become_one_are_told(made, tmp_path):
     """In memory as in files."""
     cells = ["a", " b", "b", "c "]
-    with pytest.warns(
-        UserWarning, match=r"Blanks around names are left out: ' b' and 'b' are one\."
-    ):
+    with pytest.warns(UserWarning, match=naming("' b'", "'b'")):
         labels = typed_table(made({"g": cells})).columns["g"].labels()
     assert labels.names == ("a", "b", "c")
     assert labels.codes.tolist() == [0, 1, 1, 2]

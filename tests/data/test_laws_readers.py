@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.data.readers import COVERED_ELSEWHERE, FORMS, Typing, typings
+from tests.naming import check_names
 from vijax.data.reading.checks import DataError
 from vijax.data.schema.cells import is_library_table
 from vijax.data.schema.in_memory import memory_columns
@@ -140,10 +141,7 @@ def test_words_that_were_read_as_missing_are_told_with_their_number(form, tmp_pa
     if not form.has_words:
         assert said == ""
         return
-    assert (
-        "In the column 'x y' 'NA' (1 cell), 'na' (1 cell) is read as missing. If it is a name: "
-        in said
-    )
+    check_names(said, "'x y'", "'NA'", "1 cell", "'na'")
     assert "--set 'data.missing_words=[]'" in said
     assert said == typed_table(found).columns["x y"].said_missing()
     assert original_cells(found, "x y").tolist() == ["NA", "DE", "na", "DE"]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.data import spreadsheets
+from tests.naming import check_names, naming
 from vijax.data.reading import files
 from vijax.data.reading.checks import DataError, Notes
 from vijax.data.tables.formats import Dialect, with_points
@@ -90,17 +91,12 @@ def test_whole_numbers_beyond_floats_stay_apart_or_are_told(ending, tmp_path):
     )
     lacking = WRITERS[ending](tmp_path / f"b.{ending}", {"t": [*large, None], "x": [1, 2, 3]})
     read_columns(str(lacking), notes=notes)
-    assert (
-        "Whole numbers of the column 't' are rounded, such as 9007199254740993 to 9007199254740992"
-        in notes.texts()[0]
-    )
+    check_names(notes.texts()[0], "'t'", "9007199254740993", "9007199254740992")
 
 
 # --- points and commas ----------------------------------------------------------------------------
 def test_points_between_thousands_and_before_decimals_do_not_mix():
-    with pytest.raises(
-        DataError, match=r"one sign for decimals in a column, got '1.125' and '2.5'"
-    ):
+    with pytest.raises(DataError, match=naming("'1.125'", "'2.5'")):
         with_points(["1.125", "2.5"], ",", "a.csv")
     assert with_points(["0.125", "2.5"], ",", "a.csv")[0] == ["0.125", "2.5"]
 
@@ -110,17 +106,11 @@ def test_points_that_may_divide_thousands_are_told(tmp_path):
     path.write_text("x;y\n1.125;2\n3.125;4\n")
     notes = Notes()
     assert read_columns(str(path), notes=notes)["x"].tolist() == [1.125, 3.125]
-    assert (
-        "In 'x' points stand before decimals, as in '1.125'. If they divide thousands"
-        in notes.texts()[-1]
-    )
+    check_names(notes.texts()[-1], "'x'", "'1.125'")
     notes = Notes()
     columns = read_columns(str(path), dialect=Dialect(decimal_before=","), notes=notes)
     assert columns["x"].tolist() == [1125.0, 3125.0]
-    assert (
-        "points divide thousands, as training had decimal commas: '1.125' is 1125."
-        in notes.texts()[-1]
-    )
+    check_names(notes.texts()[-1], "'1.125'", "1125")
 
 
 # --- folders --------------------------------------------------------------------------------------
@@ -129,9 +119,7 @@ def test_tables_of_other_formats_beside_parquet_files_are_refused(tmp_path):
     (tmp_path / "README.md").write_text("what this is")
     assert read_columns(str(tmp_path))["x"].tolist() == [1.0]
     csv(tmp_path / "b.csv", {"x": [2.0]})
-    with pytest.raises(
-        DataError, match=r"a folder of Parquet files alone, got 'b.csv' beside 'a.parquet'"
-    ):
+    with pytest.raises(DataError, match=naming("Parquet", "'b.csv'", "'a.parquet'")):
         read_columns(str(tmp_path))
     (tmp_path / "a.parquet").unlink()
     with pytest.raises(DataError, match=r"got 'b.csv'. To mend it: name one of them"):

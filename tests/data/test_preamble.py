@@ -5,6 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
+from tests.naming import naming
 from vijax.data import DataError, TextSettings, read
 from vijax.data.reading.checks import Notes
 from vijax.data.tables.formats import Dialect
@@ -43,7 +44,7 @@ def test_a_setting_goes_before_a_declaration_and_unknown_letters_are_refused(tmp
     assert list(read_columns(path, dialect=Dialect(separator=","))) == ["a", "b"]
     with pytest.raises(
         DataError,
-        match=r"t\.csv:1: expected one of ',', ';', '\\t', '\|' between cells, got the line 'sep",
+        match=naming("t.csv", "1", "','", "';'"),
     ):
         read_columns(saved(tmp_path / "t.csv", "sep=#\na#b\n1#2\n"))
 
@@ -91,7 +92,7 @@ def test_a_comment_that_may_be_the_header_is_refused_and_the_remedy_works(text, 
     path = saved(tmp_path / "t.csv", text)
     with pytest.raises(
         DataError,
-        match=r"t\.csv:1: .*if line 1 is the header, remove its #; if it is a comment, remove",
+        match=naming("t.csv", "1"),
     ):
         read_columns(path)
     header, _, rest = text.partition("\n")
@@ -110,9 +111,7 @@ def test_a_column_of_numbers_of_rows_may_be_called_by_the_sign_alone(tmp_path):
 
 
 def test_a_comment_below_the_header_is_refused_with_its_line(tmp_path):
-    with pytest.raises(
-        DataError, match=r"t\.csv:3: expected 2 cells, as in the header, got 1.*remove comments"
-    ):
+    with pytest.raises(DataError, match=naming("t.csv", "3", "2 cells", "1")):
         read_columns(saved(tmp_path / "t.csv", "a,b\n1,2\n# the second day\n3,4\n"))
 
 

@@ -14,6 +14,7 @@ import time
 import numpy as np
 import pytest
 
+from tests.naming import naming
 from vijax.data import DataError, TextSettings, prepare, read
 from vijax.data.to_shards import COUNTED, DONE, count_shard
 
@@ -172,7 +173,7 @@ def test_workers_that_dask_gave_up_are_said_and_other_errors_stay(tmp_path):
     )
     with pytest.raises(
         DataError,
-        match=r"executor: expected workers that live, got one that was killed, .*same again",
+        match=naming("executor:", "workers"),
     ):
         prepare(iter(TEXTS), tmp_path / "out", executor=Fails(dask))
     with pytest.raises(mine, match="count-7"):
@@ -248,9 +249,7 @@ def test_a_full_disk_is_said_and_what_was_written_is_kept(tmp_path, workers):
                 if workers
                 else None
             )
-            with pytest.raises(
-                DataError, match=r"out: expected room on the disk, got none left .*the same again"
-            ):
+            with pytest.raises(DataError, match=naming("out:", "room")):
                 prepare(iter(texts), out, executor=pool, **arguments)
         kept = {path.name for path in out.iterdir()}
         # Which of two workers' shards finds no room is chance; one worker writes them in order.
@@ -300,7 +299,5 @@ def test_a_vocabulary_by_hash_is_never_closed(tmp_path):
     one = prepare(iter(texts), tmp_path / "one", vocabulary="hash:1", text=settings)
     assert read(one).to_scipy().toarray().tolist() == [[3], [2], [0]]
     for wrong in ("hash:", "hash:0", "hash:2**40", "hash:9**999999999", "hash:2^18"):
-        with pytest.raises(
-            DataError, match=r"vocabulary: expected hash: and a number from 1 to 10,000,000"
-        ):
+        with pytest.raises(DataError, match=naming("vocabulary:", "10,000,000")):
             prepare(iter(texts), tmp_path / "other", vocabulary=wrong)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.naming import check_names, naming
 from vijax.data import ratings, read
 
 
@@ -89,9 +90,7 @@ def test_common_headers_are_known_and_told(tmp_path, header):
 
 def test_ratings_are_not_guessed_about(tmp_path):
     path = written(tmp_path, MOVIES)
-    with pytest.raises(
-        ValueError, match=r"told how the ratings in column 'rating' count, got nothing.*least=4"
-    ):
+    with pytest.raises(ValueError, match=naming("'rating'", "least=4")):
         read(path)
     liked = ratings(path, least=4)
     assert (liked.titles, liked.vocabulary) == (("1", "007", "7"), ("31", "1029"))
@@ -100,20 +99,15 @@ def test_ratings_are_not_guessed_about(tmp_path):
         [1, 0],
         [0, 0],
     ]  # by the time the last of 31 by 1 is 2.5
-    assert "2 of 4 items that users rated have 4 or more in 'rating'" in "\n".join(liked.notes)
-    assert (
-        "1 rows are of an item that the user rated again: the last rating counts, by 'timestamp'."
-        in liked.notes
-    )
+    check_names("\n".join(liked.notes), "2", "4 items", "'rating'")
+    check_names(liked.notes, "1 rows", "'timestamp'")
     once = ratings(path, count="none")
     assert once.to_scipy().toarray().tolist() == [[2, 1], [1, 0], [1, 0]]
     assert (
         "The ratings in 'rating' are not read: a row counts the same whatever they say."
         in once.notes
     )
-    with pytest.raises(
-        ValueError, match=r"expected whole counts.* got 2.5 in line 2 \(2 such\).*least=4"
-    ):
+    with pytest.raises(ValueError, match=naming("2.5", "least=4")):
         ratings(path, count="rating")
     whole = ratings(written(tmp_path, "user,item,stars\na,x,5\nb,x,1\n"), count="stars")
     assert whole.to_scipy().toarray().tolist() == [[5], [1]]
@@ -121,9 +115,7 @@ def test_ratings_are_not_guessed_about(tmp_path):
 
 def test_fractions_are_explained(tmp_path):
     path = written(tmp_path, "user,item,count\na,x,0.25\na,y,2\n")
-    with pytest.raises(
-        ValueError, match=r"how often an item was taken, got 0.25 in line 2.*count='none'"
-    ):
+    with pytest.raises(ValueError, match=naming("0.25", "count='none'")):
         read(path)
 
 
@@ -132,15 +124,11 @@ def test_columns_are_named_where_their_names_say_nothing(tmp_path):
     corpus = ratings(path, user="who", item="what", count="n")
     assert corpus.to_scipy().toarray().tolist() == [[2, 0], [0, 1]]
     assert corpus.notes[0] == "Not read: the column 'day'."
-    with pytest.raises(
-        ValueError, match=r"expected the column 'whom' \(user\), got none.*did you mean 'who'"
-    ):
+    with pytest.raises(ValueError, match=naming("'whom'", "'who'")):
         ratings(path, user="whom", item="what")
     exact = read(written(tmp_path, "user_id,user,item,item_name,item_id\n1,a,x,y,z\n"))
     assert (exact.titles, exact.vocabulary) == (("a",), ("x",))
-    with pytest.raises(
-        ValueError, match="expected the columns user and item, got 'user_id', 'customer' for user"
-    ):
+    with pytest.raises(ValueError, match=naming("'user_id'", "'customer'")):
         read(written(tmp_path, "user_id,customer,item\na,b,x\n"))
     with pytest.raises(
         ValueError, match="expected a column of ratings or counts to compare with it, got none"
@@ -159,10 +147,10 @@ def test_settings_that_make_no_sense_are_named():
             ratings(table, least=wrong)
     with pytest.raises(
         ValueError,
-        match="source: expected a path, a table of pandas, Arrow or polars, or a mapping",
+        match=naming("source:", "Arrow"),
     ):
         ratings([("a", "x")])
-    with pytest.raises(ValueError, match="column 'rating': expected numbers, got 'good' in row 0"):
+    with pytest.raises(ValueError, match=naming("column 'rating':", "'good'", "0")):
         ratings({**table, "rating": ["good"]}, least=4)
 
 
@@ -172,9 +160,7 @@ def test_the_last_rating_by_its_date_counts(tmp_path):
         [1, 0],
         [0, 1],
     ]
-    with pytest.raises(
-        ValueError, match=r"column 'date': expected numbers, or dates .* all written alike, got"
-    ):
+    with pytest.raises(ValueError, match=naming("column 'date':", "numbers")):
         ratings(written(tmp_path, text.replace("2024-01-01", "1/2/24")), least=4)
 
 
@@ -200,9 +186,7 @@ def test_dates_of_ratings_are_read_as_those_of_any_table(early, late, tmp_path):
 
 def test_dates_whose_order_nobody_can_tell_are_refused(tmp_path):
     text = "user,item,rating,date\na,x,5,2/1/2024\na,x,1,1/2/2024\nb,y,5,1/2/2024\n"
-    with pytest.raises(
-        ValueError, match=r"column 'date': .* nobody can tell from the month, '2/1/2024' in line 2"
-    ):
+    with pytest.raises(ValueError, match=naming("column 'date':", "'2/1/2024'")):
         ratings(written(tmp_path, text), least=4)
 
 
@@ -237,16 +221,14 @@ def test_names_are_on_one_line(tmp_path):
     assert corpus.vocabulary == ("The sea", "x")
     assert "Line breaks in names are read as blanks, as in 'The\\nsea'." in corpus.notes
     assert read(corpus.save(tmp_path / "kept")).vocabulary == corpus.vocabulary
-    with pytest.raises(
-        ValueError, match="column 'item': expected names that differ in more than line breaks"
-    ):
+    with pytest.raises(ValueError, match=naming("column 'item':", "names")):
         read({"user": ["a", "b"], "item": ["The\nsea", "The sea"]})
 
 
 def test_a_missing_user_in_memory_is_named():
     with pytest.raises(
         ValueError,
-        match="column 'user': expected a name in every row, got a missing value in row 1",
+        match=naming("column 'user':", "1"),
     ):
         read({"user": ["a", None], "item": ["x", "y"]})
 

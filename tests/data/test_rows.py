@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 import vijax as vi
+from tests.naming import naming
 from vijax.data.loader import as_loader
 from vijax.data.minibatch import Share
 from vijax.data.streams.permutation import Permutation
@@ -197,12 +198,12 @@ def test_bad_rows_are_named(folder):
         found = vi.data.rows(folder / "part-9.parquet", name)
         with pytest.raises(vi.data.DataError, match=said):
             found.read(found.blocks[0])
-    with pytest.raises(vi.data.DataError, match=r"part-9.parquet: expected the columns 'b'"):
+    with pytest.raises(vi.data.DataError, match=naming("part-9.parquet:", "'b'")):
         vi.data.rows(folder, ["a", "b"])
     with pytest.raises(vi.data.DataError, match="did you mean 'a'"):
         vi.data.rows(folder, "aa")
     (folder / "part-9.parquet").write_bytes(b"PAR1 and no more")
-    with pytest.raises(vi.data.DataError, match=r"part-9.parquet: expected a whole Parquet file"):
+    with pytest.raises(vi.data.DataError, match=naming("part-9.parquet:", "Parquet")):
         vi.data.rows(folder)
     with pytest.raises(vi.data.DataError, match="a folder of them"):
         vi.data.rows(folder / "nothing")
@@ -212,7 +213,7 @@ def test_what_no_fit_can_do_is_refused(folder):
     table = vi.data.rows(folder, "a", held_bytes=1000)
     with pytest.raises(ValueError, match="held_bytes=1,000"):
         as_loader(table, MEAN, None, 0)
-    with pytest.raises(ValueError, match=r"batch_size: expected an integer from 1 to the 1000"):
+    with pytest.raises(ValueError, match=naming("batch_size:", "1000")):
         as_loader(table, MEAN, 1001, 0)
     with pytest.raises(ValueError, match="Read the rows into an array"):
         as_loader(table, vi.density({"z": vi.free(())}, lambda v, data: -(v["z"] ** 2)), 10, 0)

@@ -8,6 +8,7 @@ import pytest
 
 import vijax as vi
 from tests.data import spreadsheets
+from tests.naming import naming
 
 pandas = pytest.importorskip("pandas")
 
@@ -95,6 +96,6 @@ def test_sequences_of_one_axis_are_refused_with_a_remedy():
         vi.models.pad([np.zeros((4, 2)), np.zeros((4, 3))])
     with pytest.raises(
         ValueError,
-        match=r"sequences\[1\]: expected an array of real numbers, got text, 'a' in row 0",
+        match=naming("1", "'a'", "0"),
     ):
         vi.models.pad([[[1.0]], [["a"]]])

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.naming import naming
 from vijax.data import synthetic
 from vijax.data.schema.named_columns import order_by_names
 from vijax.data.schema.same_rows import require_one_index
@@ -77,9 +78,7 @@ def test_what_has_no_index_or_other_rows_is_left_aside():
         {"x": X, "y": SERIES, "weights": polars.Series(X[:, 0]), "inducing": TURNED.iloc[:3]}
     )
     require_one_index({"x": None, "y": list(X), "table": {"a": SERIES, "b": SERIES + 1}})
-    with pytest.raises(
-        ValueError, match=r"table\['b'\]: .* Align it: table\['b'\].loc\[y.index\]; or pass"
-    ):
+    with pytest.raises(ValueError, match=naming("table['b']:", "Align", "'b'", "y.index")):
         require_one_index({"x": X, "y": SERIES, "table": {"a": X[:, 0], "b": TURNED}})
 
 

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.naming import naming
 from vijax.data import DataError, rows
 from vijax.data.reading import store
 
@@ -86,9 +87,7 @@ def test_a_store_is_asked_again_and_then_named(memory, monkeypatch, fault, times
     if times == 3:
         assert np.array_equal(found.read(found.blocks[0]), np.arange(40.0))
         return
-    with pytest.raises(
-        DataError, match=r"part-0.parquet: expected a store that answers.* 4 times\. To mend it"
-    ):
+    with pytest.raises(DataError, match=naming("part-0.parquet:", "4")):
         found.read(found.blocks[0])
 
 
@@ -183,7 +182,7 @@ def test_a_store_that_hangs_is_left_after_a_time(memory, monkeypatch, times):
             return
         with pytest.raises(
             DataError,
-            match=r"part-0.parquet: expected a store that .*no answer within 0\.1 s.*, 4 times",
+            match=naming("part-0.parquet:", "0.1", "4"),
         ):
             found.read(found.blocks[0])
     finally:
@@ -225,9 +224,7 @@ def test_damage_is_said_at_once(memory, monkeypatch, damage):
     monkeypatch.setattr(
         type(memory), "open", lambda self, *a, **how: times.append(a) or opened(self, *a, **how)
     )
-    with pytest.raises(
-        DataError, match=r"part-0.parquet: expected a whole Parquet file, got an unreadable one"
-    ):
+    with pytest.raises(DataError, match=naming("part-0.parquet:", "Parquet")):
         found.read(found.blocks[0])
     assert len(times) == 1
 
@@ -254,7 +251,7 @@ def test_an_object_store_that_takes_calls_and_says_nothing_is_named(monkeypatch)
         begun = time.monotonic()
         with pytest.raises(
             DataError,
-            match=r"s3://silent/rows: expected a store .*no answer within 1\.0 s.*, 4 times",
+            match=naming("s3", "1.0", "4"),
         ):
             rows("s3://silent/rows")
         assert time.monotonic() - begun < 30

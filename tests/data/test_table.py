@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.naming import naming
 from vijax.data.tables.table import Choice, Table, make_table, split_table
 
 COLUMNS = {
@@ -88,7 +89,7 @@ def test_fractions_and_negative_numbers_are_no_counts():
 
 
 def test_a_table_of_words_alone_has_no_columns_to_use():
-    with pytest.raises(ValueError, match="columns of numbers, got text in 'who', 'kind'"):
+    with pytest.raises(ValueError, match=naming("'who'", "'kind'")):
         make_table({name: COLUMNS[name] for name in ("who", "kind")}, Choice(), "here.csv")
 
 

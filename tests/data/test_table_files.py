@@ -6,6 +6,7 @@ import gzip
 import numpy as np
 import pytest
 
+from tests.naming import naming
 from vijax.data.reading.checks import DataError
 from vijax.data.tables.synthetic_tables import GENERATORS
 from vijax.data.tables.table import Choice
@@ -36,7 +37,7 @@ def test_parquet(tmp_path):
     parquet.write_table(arrow.table(values), tmp_path / "t.parquet")
     same(read_columns(str(tmp_path / "t.parquet")))
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
-    with pytest.raises(ValueError, match=r"broken.parquet: expected a whole Parquet file"):
+    with pytest.raises(ValueError, match=naming("broken.parquet:", "Parquet")):
         read_columns(str(tmp_path / "broken.parquet"))
 
 
@@ -156,5 +157,5 @@ def test_a_folder_of_parquet_files_and_an_address_are_one_table(tmp_path):
     finally:
         files.rm("/tables", recursive=True)
     parquet.write_table(arrow.table({"b": [1]}), tmp_path / "part-3.parquet")
-    with pytest.raises(DataError, match="expected the columns 'a', 'kind' in each file, got 'b'"):
+    with pytest.raises(DataError, match=naming("'a'", "'kind'", "'b'")):
         read_table(str(tmp_path))

@@ -8,6 +8,7 @@ import decimal
 import numpy as np
 import pytest
 
+from tests.naming import naming
 from vijax.data.reading.checks import DataError
 from vijax.data.schema.in_memory import memory_columns
 from vijax.data.schema.labels import to_labels
@@ -79,7 +80,7 @@ def test_classes_are_those_of_training(tmp_path):
     known = choice._replace(classes=("0", "1"))  # training had 0 and 1
     assert read_table(str(path), known).y.tolist() == [-1.0, 1.0, 1.0]
     path.write_text("x,c\n1,2\n")
-    with pytest.raises(DataError, match="the classes '0' and '1' of the run, got 1: '2'"):
+    with pytest.raises(DataError, match=naming("'0'", "'1'", "'2'")):
         read_table(str(path), known)
 
 
@@ -130,12 +131,10 @@ def test_two_columns_of_one_name_in_memory_are_refused():
     arrow = pytest.importorskip("pyarrow")
     twice = arrow.table([arrow.array([1.0])] * 2, ["x", "x"])
     for table in (frame, twice, [{1: 2.0, "1": 3.0}], {1: [2.0], "1": [3.0]}):
-        with pytest.raises(
-            DataError, match=r"data: expected columns of distinct names, got several '[x1]'"
-        ):
+        with pytest.raises(DataError, match=naming("data:", "several")):
             memory_columns(table)
 
 
 def test_a_cell_with_several_values_is_named():
-    with pytest.raises(DataError, match="got a list in row 1, counted from 0, of 'x'"):
+    with pytest.raises(DataError, match=naming("1", "0", "'x'")):
         memory_columns({"x": [1, [2, 3]]})

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
+from tests.naming import naming
 from vijax.data.texts import text
 from vijax.data.texts.text import TextSettings, corpus_from_texts
 
@@ -103,14 +104,10 @@ def test_stop_words_of_a_file(tmp_path):
     for named in (path, str(path)):
         assert make(["The cat sat"], settings=TextSettings(stop_words=named)).vocabulary == ("sat",)
     path.write_bytes("Ärger".encode("latin-1"))
-    with pytest.raises(
-        ValueError, match=r"stop.txt: expected text in UTF-8, got other bytes.*save it as UTF-8"
-    ):
+    with pytest.raises(ValueError, match=naming("stop.txt:", "UTF")):
         make(["The cat sat"], settings=TextSettings(stop_words=path))
     path.write_text("\n")
-    with pytest.raises(
-        ValueError, match=r"stop_words: .*stop.txt: expected a word on each line, got an empty file"
-    ):
+    with pytest.raises(ValueError, match=naming("stop_words:", "stop.txt")):
         make(["The cat sat"], settings=TextSettings(stop_words=path))
 
 

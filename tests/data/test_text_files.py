@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.naming import naming
 from vijax.data.tables.formats import Dialect
 from vijax.data.texts.text_files import column_texts, jsonl_records, text_folder, text_lines
 
@@ -63,9 +64,7 @@ def test_parquet(tmp_path):
     )
     assert list(parquet(tmp_path / "x.parquet", "body")) == [("A", "one"), ("x.parquet:2", "two")]
     pq.write_table(arrow.table({"body": ["one", None]}), tmp_path / "x.parquet")
-    with pytest.raises(
-        ValueError, match=r"x\.parquet, row 2: expected text in column 'body', got nothing"
-    ):
+    with pytest.raises(ValueError, match=naming("x.parquet", "2", "'body'")):
         list(parquet(tmp_path / "x.parquet"))
 
 
@@ -135,23 +134,15 @@ def test_wrong_encoding_names_file_and_byte(tmp_path, read, name, before):
 def test_wrong_encoding_in_a_folder(tmp_path):
     write(tmp_path / "a.txt", "fine")
     write(tmp_path / "b.txt", "caf\u00e9", encoding="latin-1")
-    with pytest.raises(
-        ValueError, match=r"b\.txt: expected utf-8 text, got the bytes b'\\xe9' at byte offset 3"
-    ):
+    with pytest.raises(ValueError, match=naming("b.txt:", "'\\xe9'", "3")):
         list(text_folder(tmp_path))
     write(tmp_path / "a.txt", "caf\u00e9", encoding="utf-16-le")
-    with pytest.raises(
-        ValueError, match=r"a\.txt: .* To mend it: pass encoding='utf-16-le' or 'utf-16-be'"
-    ):
+    with pytest.raises(ValueError, match=naming("a.txt:", "encoding='utf", "-le", "' or '", "-be")):
         list(text_folder(tmp_path))
     (tmp_path / "a.txt").write_bytes(b"\x81 \xa4")
-    with pytest.raises(
-        ValueError, match=r"a\.txt: .* offset 0\. To mend it: pass the encoding the file was"
-    ):
+    with pytest.raises(ValueError, match=naming("a.txt:", "0")):
         list(text_folder(tmp_path))
-    with pytest.raises(
-        ValueError, match="encoding: expected an encoding Python knows, got 'klingon'"
-    ):
+    with pytest.raises(ValueError, match=naming("encoding:", "Python", "'klingon'")):
         list(text_folder(tmp_path, dialect=Dialect("klingon")))
 
 
@@ -159,7 +150,7 @@ def test_unreadable_files(tmp_path):
     with pytest.raises(ValueError, match=r"expected files ending in \.txt, got none"):
         list(text_folder(tmp_path))
     path = write(tmp_path / "x.parquet", "PAR1 not really")
-    with pytest.raises(ValueError, match=r"x\.parquet: expected a whole Parquet file"):
+    with pytest.raises(ValueError, match=naming("x.parquet:", "Parquet")):
         list(parquet(path))
     (tmp_path / "x.txt.gz").write_bytes(gzip.compress(b"some text" * 999)[:-12])
     with pytest.raises(ValueError, match=r"x\.txt\.gz: expected whole gzip data"):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
+from tests.naming import naming
 from vijax.data import Corpus
 from vijax.evaluate import chib, document_completion, left_to_right
 
@@ -200,7 +201,7 @@ def test_bad_input_is_named(score, message):
 
 def test_bad_settings_are_named():
     corpus = corpus_of([0, 1, 2])
-    with pytest.raises(ValueError, match="num_particles: expected an integer >= 1, got 0"):
+    with pytest.raises(ValueError, match=naming("num_particles:", "1", "0")):
         left_to_right(TOPICS, ALPHA, corpus, jax.random.key(0), num_particles=0)
     with pytest.raises(ValueError, match="num_samples: expected an integer"):
         chib(TOPICS, ALPHA, corpus, jax.random.key(0), num_samples=1.5)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.naming import naming
 from vijax.families import InverseGamma, MultivariateNormal, Product, Wishart, construction
 from vijax.families.construction import require_proper
 
@@ -52,21 +53,19 @@ def test_what_is_proper_or_traced_passes():
 
 def test_priors_and_templates_are_checked_where_they_are_given():
     coin = lambda s, y, key: (y * s["bias"].log + (1 - y) * s["bias"].log1m, None)
-    with pytest.raises(
-        ValueError, match=r"^prior\['bias'\]: .*Beta\.from_alpha_beta\(-1\.0, 1\.0\)"
-    ):
+    with pytest.raises(ValueError, match=naming("prior['bias']:", "Beta.from_alpha_beta", "-1.0")):
         vi.model({"bias": vi.Beta(-1.0, 1.0)}, coin)
     with pytest.raises(ValueError, match=r"^prior\['a'\]: .*from_mean_variance"):
         vi.model(Product({"a": vi.Normal(jnp.array(0.0), jnp.array(1.0))}), coin)
-    with pytest.raises(ValueError, match=r"^prior\['w'\]: .*arrays, got .*from_concentration"):
+    with pytest.raises(ValueError, match=naming("prior['w']:", "from_concentration")):
         vi.model({"w": vi.Dirichlet([1.0, 1.0])}, coin)
-    with pytest.raises(ValueError, match=r"^globals\['w'\]: .*arrays, got .*from_concentration"):
+    with pytest.raises(ValueError, match=naming("globals['w']:", "from_concentration")):
         vi.energy_model(
             globals={"w": vi.Dirichlet([1.0, 1.0])}, energy=lambda s, y: s["w"].log[0], example=0.0
         )
     with pytest.raises(ValueError, match=r"^template: .*from_mean_variance"):
         vi.conditional(vi.Normal(0.0, 1.0))
-    with pytest.raises(ValueError, match=r"^prior: expected a mapping of named families, got Beta"):
+    with pytest.raises(ValueError, match=naming("prior:", "Beta")):
         vi.model(vi.Beta.from_alpha_beta(1.0, 1.0), coin)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tests.naming import naming
 from vijax.families import Bernoulli, Categorical, MarkovChain, Multinomial, Poisson
 from vijax.families.numeric.log_factorial import binomial_gap, log_factorial_gap, poisson_gap
 from vijax.families.scalar.poisson import poisson_values
@@ -109,9 +110,7 @@ def test_counts_that_int32_does_not_hold_are_refused() -> None:
     """Or, of a rate that is traced, are no counts; as floats they are drawn."""
     q = Poisson.from_rate([3.0, 4e9])
     for ask in (lambda q: q.sample(jax.random.key(0), (2,)), lambda q: q.mode()):
-        with pytest.raises(
-            ValueError, match=r"rate: expected at most 2\.146e\+09, as counts are int32, got \[3"
-        ):
+        with pytest.raises(ValueError, match=naming("rate:", "2.146", "09", "int32")):
             ask(q)
         got = np.asarray(jax.jit(ask)(q))
         assert np.all(got[..., 0] >= 0)
@@ -146,9 +145,7 @@ def test_draws_of_large_totals_are_binomial() -> None:
     assert np.all(np.abs(z.mean(0)) < 6 / np.sqrt(len(z)) + slack)
     assert np.all(np.abs(z.var(0) - 1) < 6 * np.sqrt(2 / len(z)))
     assert np.all(np.isfinite(q.log_prob(jnp.asarray(draws))))
-    with pytest.raises(
-        ValueError, match="total: expected at most 2\\^31 - 1, as counts are int32, got 3000000000"
-    ):
+    with pytest.raises(ValueError, match=naming("total:", "31", "int32", "3000000000")):
         Multinomial.from_probs(probs, 3_000_000_000).sample(jax.random.key(0))
 
 

@@ -10,6 +10,7 @@ import scipy.special
 import scipy.stats
 
 from tests.compilation import optimized_jit
+from tests.naming import naming
 from tests.rounding import rounding
 from vijax.families import Dirichlet, DirichletStats
 from vijax.families.base import Family
@@ -315,9 +316,7 @@ def test_domain_and_flat() -> None:
 
 @pytest.mark.parametrize("bad", [[1.0, 0.0], [1.0, -2.0], [jnp.nan, 1.0], [jnp.inf, 1.0]])
 def test_bad_concentrations_are_refused_by_name(bad: list[float]) -> None:
-    with pytest.raises(
-        ValueError, match=r"concentration: expected positive finite numbers, got .*pseudo-count"
-    ):
+    with pytest.raises(ValueError, match=naming("concentration:", "-count")):
         Dirichlet.from_concentration(jnp.array(bad))
 
 

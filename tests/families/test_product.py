@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.naming import naming
 from vijax.families import Categorical, Normal, Product
 
 
@@ -37,11 +38,9 @@ def test_it_is_a_mapping_in_alphabetical_order() -> None:
 
 
 def test_an_unknown_name_suggests_the_nearest() -> None:
-    with pytest.raises(KeyError, match=r"no factor named 'topic'.*Did you mean 'topics'\?"):
+    with pytest.raises(KeyError, match=naming("'topic'", "'topics'")):
         example()["topic"]
-    with pytest.raises(
-        ValueError, match=r"^stats: expected the names \['topics', 'weights'\], got \['topics'\]"
-    ):
+    with pytest.raises(ValueError, match=naming("stats:", "'topics'", "'weights'")):
         example().dot({"topics": example()["topics"].expected_stats()})
 
 

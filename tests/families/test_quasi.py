@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 import vijax as vi
+from tests.naming import naming
 from vijax.families.numeric import draws as quasi
 from vijax.families.vector.free_normals import LowRankNormal, TriangularNormal
 from vijax.families.vector.normal_mixture import NormalMixture
@@ -109,11 +110,11 @@ def test_other_globals_are_refused():
     )
     alg = vi.svi(coin, estimator=vi.estimator.reparameterised(4, quasi=True), num_groups=4.0)
     state = jax.eval_shape(alg.init, KEY)
-    with pytest.raises(ValueError, match=r"quasi: expected a normal global, .* got a Beta"):
+    with pytest.raises(ValueError, match=naming("quasi:", "Beta")):
         jax.eval_shape(alg.step, KEY, state, np.ones(4, np.float32))
 
 
 @pytest.mark.parametrize("estimator", [vi.estimator.reparameterised, vi.estimator.least_squares])
 def test_it_is_asked_for_by_a_bool(estimator):
-    with pytest.raises(ValueError, match=r"quasi: expected True or False, got 'sobol'"):
+    with pytest.raises(ValueError, match=naming("quasi:", "True", "False", "'sobol'")):
         estimator(8, quasi="sobol")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.naming import naming
 from vijax.fitting.restarts import WINDOW, many
 
 Y = np.concatenate([np.random.default_rng(0).normal(c, 1, (20, 1)) for c in (-5, 0, 5)]).astype(
@@ -51,7 +52,7 @@ def test_a_run_in_two_parts_equals_a_run_in_one_and_picks_the_same_restart():
 
 def test_the_number_of_restarts_is_that_of_the_state():
     _, half = run(10)
-    with pytest.raises(ValueError, match="restarts: expected 4, as in `state`, got 1"):
+    with pytest.raises(ValueError, match=naming("restarts:", "4", "`state`", "1")):
         vi.fit(ALG, Y, num_steps=20, batch_size=20, state=half, key=KEY)
 
 

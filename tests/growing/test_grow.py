@@ -12,6 +12,7 @@ from scipy.special import betaln, digamma, logsumexp
 
 import vijax as vi
 from tests import programs
+from tests.naming import naming
 from vijax import tree
 from vijax.growing import laps
 from vijax.growing.moves import try_entries
@@ -239,22 +240,18 @@ def test_room_is_made_without_a_change() -> None:
 # --- what is refused ------------------------------------------------------------------------------
 def test_what_cannot_grow_is_refused() -> None:
     key = jax.random.key(0)
-    with pytest.raises(
-        ValueError, match=r"algorithm: expected vijax.cavi or vijax.memoized.*got svi"
-    ):
+    with pytest.raises(ValueError, match=naming("algorithm:", "vijax.cavi", "vijax.memoized")):
         vi.grow(line, clusters(), algorithm=vi.svi, key=key)
-    with pytest.raises(ValueError, match=r"start: expected at most the number of slots, 4, got 5"):
+    with pytest.raises(ValueError, match=naming("start:", "4", "5")):
         vi.grow(line, clusters(), start=5, slots=4, key=key)
     with pytest.raises(
         ValueError,
-        match=r"make: expected a model of rows, or .*hdp, got another model of documents",
+        match=naming("make:", "another model"),
     ):
         vi.grow(lambda k: vi.models.lda(k, 5), np.ones((5, 5), int), key=key)
-    with pytest.raises(ValueError, match=r"make: expected a model of 8 classes of observations"):
+    with pytest.raises(ValueError, match=naming("make:", "8 classes")):
         vi.grow(lambda k: vi.models.gap_nmf(3, k), np.ones((5, 3)), key=key)
-    with pytest.raises(
-        ValueError, match=r"make: expected a model of 8 classes.*weights have a posterior"
-    ):
+    with pytest.raises(ValueError, match=naming("make:", "8 classes")):
         vi.grow(
             lambda k: vi.models.mixture(unit_gaussian(k, 1), weights=1 / k), clusters(), key=key
         )

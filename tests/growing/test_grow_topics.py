@@ -7,6 +7,7 @@ from scipy.special import digamma, gammaln
 
 import vijax as vi
 from tests import programs
+from tests.naming import naming
 from vijax.growing import documents, laps
 from vijax.growing.present import Present, begin
 from vijax.growing.task import prepare
@@ -142,5 +143,5 @@ def test_bars_are_found_by_memoized_laps() -> None:
 
 
 def test_other_models_of_documents_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"make: expected a model of rows, or vijax\.models\.hdp"):
+    with pytest.raises(ValueError, match=naming("make:", "vijax.models.hdp")):
         vi.grow(lambda k: vi.models.lda(k, 9), bars(0), key=jax.random.key(0))

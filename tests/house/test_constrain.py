@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tests.naming import naming
 from tests.optional import tfp_adapter
 from vijax import constrain
 from vijax.constrain.scalars import next_to
@@ -278,17 +279,15 @@ def test_coordinates_of_no_point_are_refused(constraint, free, message, method):
 
 
 def test_bounds_that_cannot_be_are_refused():
-    with pytest.raises(ValueError, match=r"high: expected a number above low=1\.0, got 1\.0"):
+    with pytest.raises(ValueError, match=naming("high:", "low=1.0")):
         constrain.interval(1.0, 1.0)
-    with pytest.raises(
-        ValueError, match=r"low: expected a finite number, got -inf. For an infinite end use above"
-    ):
+    with pytest.raises(ValueError, match=naming("low:", "-inf", "For")):
         constrain.interval(-np.inf, 1.0)
     with pytest.raises(ValueError, match=r"low: expected a finite number, got nan"):
         constrain.above(np.nan)
     with pytest.raises(ValueError, match=r"high: expected a finite number, got inf"):
         constrain.below(np.inf)
-    with pytest.raises(ValueError, match=r"high: expected a number of float32 apart from low=1\.0"):
+    with pytest.raises(ValueError, match=naming("high:", "float32", "low=1.0")):
         constrain.interval(1.0, 1.0 + 1e-12).point(jnp.zeros(()))
 
 

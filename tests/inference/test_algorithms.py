@@ -12,6 +12,7 @@ import pytest
 from scipy import optimize, special, stats
 
 import vijax as vi
+from tests.naming import naming
 
 FLIPS = jnp.array([1.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0])
 HEADS, TAILS = 6.0, 2.0
@@ -295,13 +296,13 @@ def test_non_finite_steps_are_skipped_counted_and_stop_the_fit():
 
 
 def test_bad_arguments_are_named():
-    with pytest.raises(ValueError, match=r"learn: expected names among \[\], got \['gamma'\]"):
+    with pytest.raises(ValueError, match=naming("learn:", "'gamma'")):
         vi.svi(coin(), learn=("gamma",))
     with pytest.raises(ValueError, match=r"batch: expected a vijax\.Minibatch"):
         vi.svi(coin()).step(jax.random.key(0), vi.svi(coin()).init(jax.random.key(0)), FLIPS)
-    with pytest.raises(ValueError, match="batch_size: expected an integer from 1 to the 8 groups"):
+    with pytest.raises(ValueError, match=naming("batch_size:", "1", "8 groups")):
         vi.fit(vi.svi(coin()), FLIPS, key=jax.random.key(0), num_steps=1, batch_size=9)
-    with pytest.raises(ValueError, match="num_epochs, num_steps: expected exactly one"):
+    with pytest.raises(ValueError, match=naming("num_epochs", "num_steps")):
         vi.fit(vi.svi(coin()), FLIPS, key=jax.random.key(0))
     with pytest.raises(ValueError, match="damping: expected"):
         vi.ssvi(coin(), damping=2.0)

@@ -15,6 +15,7 @@ import pytest
 import vijax as vi
 from tests import axis_cases
 from tests.axis_cases import CASES, Case, by_vmap, differences
+from tests.naming import naming
 from vijax import algorithms
 
 KEY, DEVICES = jax.random.key(0), 8
@@ -173,7 +174,7 @@ def test_locals_of_all_groups_beside_a_part_of_them_are_refused():
     along = jax.vmap(step, in_axes=(None, None, None), axis_name="data", axis_size=2)
     with pytest.raises(
         ValueError,
-        match=r"^state: expected locals of the 8 groups .* got State.local of 16\. Split",
+        match=naming("state:", "8 groups", "State.local", "16"),
     ):
         jax.eval_shape(along, KEY, state, half)
 

@@ -11,6 +11,7 @@ from jax.scipy.stats import norm
 from scipy import stats
 
 import vijax as vi
+from tests.naming import naming
 from vijax.families.vector.blocks import Blocks
 from vijax.inference.estimator.scores import least_squares
 
@@ -159,13 +160,9 @@ def test_an_energy_has_it_for_its_free_globals():
 
 
 def test_wrong_groups_are_refused():
-    with pytest.raises(
-        ValueError, match=r"groups: expected names among the free variables \['a', 'b', 'c'\], got"
-    ):
+    with pytest.raises(ValueError, match=naming("groups:", "'a'", "'b'", "'c'")):
         vi.ngvi(model(), guide=vi.guides.block([("a", "z")]))
-    with pytest.raises(
-        ValueError, match=r"groups: expected each name once, got \['a'\] in several places"
-    ):
+    with pytest.raises(ValueError, match=naming("groups:", "'a'")):
         vi.guides.block([("a", "b"), ("a",)])
     for wrong in ("ab", ["ab"], [("a", 1)]):
         with pytest.raises(ValueError, match="groups: expected sequences of names"):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.naming import naming
 from vijax.inference.estimator.base import Reads
 
 
@@ -114,9 +115,7 @@ def test_only_updates_whose_step_size_is_a_beta_take_steps_above_one():
         [state.posterior["bias"].alpha, state.posterior["bias"].beta], [4.0, 4.0]
     )
     assert float(info.step_size) == 2.0
-    with pytest.raises(
-        ValueError, match=r"^step_size: expected steps of at most 1, got 2\.0\. Larger ones"
-    ):
+    with pytest.raises(ValueError, match=naming("step_size:", "1", "2.0")):
         vi.cavi(coin, step_size=full)
     with pytest.raises(ValueError, match=r"^step_size: expected steps of at most 1"):
         vi.pg_svi(coin, step_size=full)

@@ -10,6 +10,7 @@ import pytest
 from scipy.special import logsumexp
 
 import vijax as vi
+from tests.naming import naming
 from vijax.models.energies.discrete import PENALTY
 from vijax.reference.log_joint import log_joint
 
@@ -254,15 +255,13 @@ def test_the_count_is_checked():
 
     with pytest.raises(
         ValueError,
-        match=r"^impossible: expected a number of impossible events, 0 or more.*got -0.5",
+        match=naming("impossible:", "-0.5"),
     ):
         make(lambda s, y: -s["z"].value)
-    with pytest.raises(
-        ValueError, match=r"^impossible: expected a function linear .* not linear in stats\['z'\]"
-    ):
+    with pytest.raises(ValueError, match=naming("impossible:", "'z'")):
         make(lambda s, y: s["z"].value ** 2)
     with pytest.raises(ValueError, match=r"^impossible: expected a scalar"):
         make(lambda s, y: jnp.ones(2) * s["z"].value)
-    with pytest.raises(ValueError, match=r"^impossible: expected the name of a variable"):
+    with pytest.raises(ValueError, match=naming("impossible:", "name")):
         make(lambda s, y: s["zz"].value)
     assert np.finfo(np.float32).min < PENALTY * 1e18

@@ -15,6 +15,7 @@ import pytest
 import vijax as vi
 from tests.models.registry import ROWS, TABLES, on
 from tests.models.short_fits import assert_same, fit_of
+from tests.naming import naming
 
 SIGNED = (
     "int8",
@@ -118,7 +119,7 @@ def test_decimals_are_refused_with_what_to_do(case):
     data = np.array(
         [[decimal.Decimal(int(v)) for v in row] for row in np.nan_to_num(whole(case.data))]
     )
-    with pytest.raises(ValueError, match=r"^data: .*Decimal.*numpy.asarray\(data, float\)"):
+    with pytest.raises(ValueError, match=naming("data:", "numpy.asarray")):
         fit_of(case, data)
 
 

@@ -6,6 +6,7 @@ import pytest
 from scipy import stats
 
 import vijax as vi
+from tests.naming import naming
 from vijax.models.regressions.predictor_draws import response
 
 
@@ -46,7 +47,7 @@ def test_intervals_average_over_what_is_not_known_of_the_predictor():
 
 def test_a_likelihood_of_one_s_own_has_to_know_its_mean():
     own = vi.likelihood.base.as_likelihood(lambda y, z: -((y - z) ** 2))
-    with pytest.raises(ValueError, match="likelihood: expected one that knows its mean"):
+    with pytest.raises(ValueError, match=naming("likelihood:", "knows")):
         response(own, np.zeros(1), np.ones(1))
-    with pytest.raises(ValueError, match="level: expected a probability between 0 and 1"):
+    with pytest.raises(ValueError, match=naming("level:", "0", "1")):
         response(vi.likelihood.gaussian(1.0), np.zeros(1), np.ones(1), level=95)

@@ -8,6 +8,7 @@ import pytest
 from scipy import optimize, stats
 
 import vijax as vi
+from tests.naming import naming
 from vijax.models.regressions.measure import GUESS, WORTH, place_of_columns
 from vijax.predict.predictive import observed_data
 
@@ -138,9 +139,7 @@ def test_responses_that_do_not_vary_have_little_noise(y, name):
 
 def test_other_observations_than_those_measured_are_refused():
     model = vi.models.glm(X, Y, vi.likelihood.gaussian())
-    with pytest.raises(
-        ValueError, match=r"^data: expected the observations of model.data, for noise is unknown"
-    ):
+    with pytest.raises(ValueError, match=naming("data:", "model.data")):
         vi.fit(vi.pg_svi(model), {"site": np.arange(N), "y": Y}, num_steps=1, key=KEY)
 
 
@@ -148,16 +147,14 @@ def test_a_likelihood_without_its_noise_is_refused_wherever_nothing_learns_it():
     law = vi.likelihood.gaussian()
     with pytest.raises(
         ValueError,
-        match=r"^likelihood: expected gaussian\(variance=...\), got one whose noise is unk",
+        match=naming("likelihood:", "gaussian"),
     ):
         law.log_prob(0.0, 0.0)
-    with pytest.raises(
-        ValueError, match=r"^likelihood: expected one whose noise is known, got gaussian. model.law"
-    ):
+    with pytest.raises(ValueError, match=naming("likelihood:", "model.law")):
         vi.models.response(law, np.zeros(1), np.ones(1))
     with pytest.raises(
         ValueError,
-        match=r"^y: expected numbers whose standard deviation is 1e-12 to 1e\+12, got 1.*e\+14",
+        match=naming("y:", "1e-12", "14"),
     ):
         vi.models.glm(X, 1e14 * Y, vi.likelihood.gaussian())
 

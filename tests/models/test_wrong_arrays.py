@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.naming import naming
 from vijax.models import emission
 
 pandas = pytest.importorskip("pandas")
@@ -101,7 +102,7 @@ def test_numbers_that_are_not_finite_are_named(fits, model, number):
     x = np.where(np.arange(12)[:, None] == 3, UNKNOWN[number], X)
     with pytest.raises(ValueError, match=r"x: expected finite numbers, got .*row 3"):
         MODELS[model](x, Y)
-    with pytest.raises(ValueError, match=r"inputs: expected finite numbers, got .*row 3"):
+    with pytest.raises(ValueError, match=naming("inputs:", "3")):
         fits[model].predict(x)
 
 
@@ -117,7 +118,7 @@ def test_inputs_have_the_columns_of_training(fits, model):
 def test_responses_are_one_number_a_row(model):
     with pytest.raises(
         ValueError,
-        match=r"one number for each site, shape \(N,\), got \(12, 1\). Pass numpy.ravel\(y\)",
+        match=naming("12", "Pass", "numpy.ravel(y)"),
     ):
         MODELS[model](X, Y[:, None])
     with pytest.raises(ValueError, match=r"one number for each site, shape \(N,\), got \(12, 2\)"):
@@ -132,9 +133,7 @@ def test_columns_of_one_name_are_refused(model):
 
 
 def test_a_kernel_that_cannot_read_its_inputs_is_named():
-    with pytest.raises(
-        ValueError, match=r"kernel: k\(x, x\) cannot be computed at inputs of shape {'a': \(12,\)"
-    ):
+    with pytest.raises(ValueError, match=naming("kernel:", "'a'", "12")):
         gp({"a": X[:, 0], "b": X[:, 1]}, Y)
 
 

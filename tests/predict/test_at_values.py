@@ -10,6 +10,7 @@ from scipy import stats as sps
 from scipy.special import digamma, gammaln, logsumexp
 
 import vijax as vi
+from tests.naming import naming
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -127,9 +128,7 @@ def test_a_regression_with_its_precision():
     ):
         there = vi.at(model, {"coefficients": value, "relevance": np.ones(2)})
         np.testing.assert_allclose(there.per_group((x, y), key=KEY), expected, rtol=1e-4)
-    with pytest.raises(
-        ValueError, match=r"^parameters\['coefficients'\]: expected a tuple or mapping of"
-    ):
+    with pytest.raises(ValueError, match=naming("parameters['coefficients']:", "tuple")):
         vi.at(model, {"coefficients": coefficients, "relevance": np.ones(2)})
 
 
@@ -188,12 +187,10 @@ def test_wrong_parameters_are_refused(point, message):
 def test_wrong_models_and_hyperparameters_are_refused():
     with pytest.raises(ValueError, match=r"^hyper: expected names among"):
         vi.at(MIXTURE, POINT, hyper={"alpha": 1.0})
-    with pytest.raises(TypeError, match=r"^model: expected a vijax\.Model, got dict"):
+    with pytest.raises(TypeError, match=naming("model:", "vijax.Model")):
         vi.at({}, POINT)
     gamma = vi.model(
         prior={"rate": vi.Gamma.from_shape_rate(1.0, 1.0)}, local_elbo=lambda s, y, key: (y, None)
     )
-    with pytest.raises(
-        ValueError, match=r"^parameters\['rate'\]: expected values in its support, positive, got -1"
-    ):
+    with pytest.raises(ValueError, match=naming("parameters['rate']:", "-1")):
         vi.at(gamma, {"rate": -1.0})

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.naming import naming
 from vijax.predict.summary import Summary, usual_draws
 
 MODEL = vi.density(
@@ -28,7 +29,7 @@ def test_a_fit_has_a_table_of_all_its_numbers():
     assert "25 %" in repr(table)
     frame = pytest.importorskip("pandas") and table.to_frame()
     assert frame.loc["x[1]", "mean"] == table.mean[2]
-    with pytest.raises(ValueError, match="level: expected a probability between 0 and 1, got 95"):
+    with pytest.raises(ValueError, match=naming("level:", "0", "1", "95")):
         fit.summary(level=95)
 
 
@@ -42,9 +43,7 @@ def test_long_tables_say_what_they_leave_out():
 
 def test_there_are_fewer_draws_of_many_numbers():
     assert [usual_draws(n) for n in (0, 10, 20_000, 131_072)] == [4000, 4000, 1677, 256]
-    with pytest.raises(
-        ValueError, match="summary: expected a posterior of at most 131,072 numbers, got 1,000,000"
-    ):
+    with pytest.raises(ValueError, match=naming("summary:", "131,072", "1,000,000")):
         usual_draws(1_000_000)
 
 
@@ -62,8 +61,8 @@ def test_swapped_arguments_of_draws_are_named():
     fit = vi.auto(MODEL, key=jax.random.key(0), richer=False)
     with pytest.raises(
         ValueError,
-        match=r"key: expected a random key .*, got 10. It is the first .*fit.sample\(key",
+        match=naming("key:", "10", "fit.sample"),
     ):
         fit.sample(10, jax.random.key(0))
-    with pytest.raises(ValueError, match="num_draws: expected an integer >= 1, got a random key"):
+    with pytest.raises(ValueError, match=naming("num_draws:", "1")):
         fit.sample(jax.random.key(0), jax.random.key(0))

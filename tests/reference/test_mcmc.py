@@ -8,6 +8,7 @@ import pytest
 from scipy import special, stats
 
 import vijax as vi
+from tests.naming import naming
 from tests.rounding import rounding
 from vijax import families, reference
 from vijax.families import CoefficientsPrecision, MeanPrecision
@@ -128,11 +129,9 @@ def test_locals_that_cannot_be_integrated_out(sampled, message):
 
 
 def test_a_model_without_an_energy_is_refused():
-    with pytest.raises(ValueError, match=r"model: expected one made by vijax.energy_model"):
+    with pytest.raises(ValueError, match=naming("model:", "vijax.energy_model")):
         reference.log_joint(vi.models.lda(2, 3), None)
-    with pytest.raises(
-        ValueError, match=r"model: expected continuous variables to sample .*, got Categorical"
-    ):
+    with pytest.raises(ValueError, match=naming("model:", "Categorical")):
         coordinates(families.Categorical.from_probs([0.5, 0.5]))
 
 
@@ -283,5 +282,5 @@ def test_a_log_density_is_sampled_too():
     assert float(chains.globals["m"].std()) == pytest.approx(4.01**-0.5, rel=0.1)
     assert float(chains.globals["s"].mean()) == pytest.approx(1.0, abs=0.1)
     assert np.all(np.asarray(chains.globals["s"]) > 0)
-    with pytest.raises(ValueError, match="sampled: expected none: a density has no locals"):
+    with pytest.raises(ValueError, match=naming("sampled:", "none")):
         vi.reference.nuts(model, y, key=jax.random.key(0), num_samples=10, sampled=["z"])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.naming import check_names, naming
 from tests.process_cases import ends, in_python, vijax, wait_for, write_documents, write_inputs
 from vijax.scale import watch
 from vijax.scale.watch import Sighting, Sign, Watch, find_lost, update_sightings
@@ -410,10 +411,7 @@ def test_processes_that_never_come_are_waited_for_as_long_as_is_said(config, tmp
     other.communicate()
     ((code, _, errors),) = ends([one], 60)
     assert code == watch.LOST, errors
-    assert (
-        "vijax: not all 2 processes came within 4 s. See that each was started and reaches "
-        "127.0.0.1:" in errors
-    )
+    check_names(errors, "vijax:", "4", "127.0.0.1")
     assert time.monotonic() - begun < 30
 
 
@@ -465,7 +463,7 @@ def test_a_process_that_lives_and_keeps_the_others_waiting_is_stuck():
         if find_lost(seen, 0, now):
             break
     assert now == pytest.approx(1.0 + watch.STUCK_S, abs=1.5)
-    assert "process 1 (host host1, pid 11) is stuck: it is alive" in find_lost(seen, 0, now)[1]
+    check_names(find_lost(seen, 0, now)[1], "host1", "11")
 
 
 def test_who_keeps_the_others_waiting_is_named(tmp_path):
@@ -511,8 +509,7 @@ def test_the_processes_of_no_cluster_are_asked_for(monkeypatch):
     monkeypatch.setattr(jax.distributed, "initialize", initialize)
     with pytest.raises(
         ValueError,
-        match=r"^coordinator: expected a cluster that JAX detects.*num_processes=2, .*must be "
-        r"defined",
+        match=naming("coordinator:", "JAX", "num_processes=2"),
     ):
         vi.scale.initialize(num_processes=2)
 
@@ -540,13 +537,11 @@ def test_an_address_without_a_port_is_refused_before_jax_reads_it(address, monke
     )
     with pytest.raises(
         ValueError,
-        match=r"^coordinator: expected an address and a port, HOST:PORT, got '.*10.0.0.1:1234",
+        match=naming("coordinator:", "HOST", "PORT", "10.0.0.1", "1234"),
     ):
         vi.scale.initialize(address, 2, 0)
     monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", address or "host")
-    with pytest.raises(
-        ValueError, match=r"^JAX_COORDINATOR_ADDRESS: expected an address and a port"
-    ):
+    with pytest.raises(ValueError, match=naming("JAX_COORDINATOR_ADDRESS:", "address")):
         vi.scale.initialize(num_processes=2, process_id=0)
 
 

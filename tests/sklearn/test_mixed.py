@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 import vijax as vi
 import vijax.sklearn as vs
 from tests.models.mixed_tables import SLEEP
+from tests.naming import naming
 from vijax.sklearn.parts.tables import complete_formula, to_table
 
 pandas = pytest.importorskip("pandas")
@@ -89,7 +90,7 @@ def test_errors_of_classes():
     with pytest.raises(ValueError, match="only one class is present"):
         vs.MixedModelClassifier("~ x").fit(TABLE, np.ones(60))
     with pytest.raises(
-        ValueError, match='family: expected "categorical" or "cumulative", got \'gaussian\''
+        ValueError, match=naming("family:", '"categorical"', '"cumulative"', "'gaussian'")
     ):
         vs.MixedModelClassifier("~ x", family="gaussian").fit(TABLE, LABELS)
 
@@ -98,9 +99,7 @@ def test_tables_are_read_by_the_names_of_their_columns():
     model = vs.MixedModelRegressor()
     assert list(to_table(model, TABLE, True, "x")) == ["g", "a b"]
     assert list(to_table(model, TABLE[["a b", "x", "g"]], False)) == ["g", "a b"]
-    with pytest.raises(
-        ValueError, match="X: expected the columns 'g', 'a b', got a table without 'a b'"
-    ):
+    with pytest.raises(ValueError, match=naming("X:", "'g'", "'a b'")):
         to_table(model, TABLE[["x", "g"]], False)
     with pytest.raises(ValueError, match="X: expected a row or more"):
         to_table(model, TABLE[:0], False)
@@ -121,9 +120,7 @@ def test_a_regression_is_that_of_glmm_and_predicts():
     assert model.summary_.names == ("Intercept", "x", "`a b`", "1|g_sigma", "sigma")
     assert numbers_of(model.summary_) == numbers_of(right)
     new = TABLE.iloc[[0, 30, 30]].assign(g=["a", "d", "not seen"])
-    with pytest.warns(
-        UserWarning, match=r"1 row of 1 group of g that training does not have: 'not seen'"
-    ):
+    with pytest.warns(UserWarning, match=naming("1 row", "1 group", "'not seen'")):
         mean, sd = model.predict(new, return_std=True)
     low, high = model.predict_interval(new, 0.8)
     own = fit.predict(TABLE.iloc[[0, 30]], key=jax.random.key(1), num_draws=4000)
@@ -202,9 +199,7 @@ def test_sleepstudy_is_as_lme4_publishes_it():
 
 
 def test_the_response_is_no_column_to_predict_by():
-    with pytest.raises(
-        ValueError, match=r"formula: expected a column 'y' in the table, got columns \['x'\]"
-    ):
+    with pytest.raises(ValueError, match=naming("formula:", "'y'", "'x'")):
         complete_formula("~ x + I(y > 2)", None, pandas.DataFrame({"x": [1.0]}))
 
 
@@ -214,9 +209,7 @@ def test_columns_that_the_formula_does_not_read_may_be_left_out():
     expected = model.predict(table)
     np.testing.assert_array_equal(model.predict(TABLE[["g", "x"]]), expected)
     np.testing.assert_array_equal(model.predict(TABLE[["g", "x"]].assign(other="text")), expected)
-    with pytest.raises(
-        ValueError, match="X: expected the columns 'x', 'g', got a table without 'x'"
-    ):
+    with pytest.raises(ValueError, match=naming("X:", "'x'", "'g'")):
         model.predict(TABLE[["g"]])
 
 
@@ -228,7 +221,7 @@ def test_rows_that_lack_a_cell_are_left_out_where_asked():
     whole = gaps.dropna()
     with pytest.raises(ValueError, match="none of 'x' in row 3"):
         vs.MixedModelRegressor("~ x + (1 | g)").fit(gaps, Y)
-    with pytest.warns(UserWarning, match=r"Regressor: 2 of 60 rows .*: 'x' 1, 'g' 1\."):
+    with pytest.warns(UserWarning, match=naming("Regressor:", "2", "60 rows", "'x'", "1")):
         model = vs.MixedModelRegressor("~ x + (1 | g)", **settings).fit(gaps, Y, np.ones(60))
     alone = vs.MixedModelRegressor("~ x + (1 | g)", **settings).fit(whole, Y[whole.index])
     np.testing.assert_array_equal(model.summary_.mean, alone.summary_.mean)
@@ -243,7 +236,7 @@ def test_rows_that_lack_a_cell_are_left_out_where_asked():
 def test_ordered_classes_of_text_need_an_order():
     y = np.where(Y > 1, "high", np.where(Y > -1, "mid", "low"))
     settings = {"family": "cumulative", "random_state": 0, "max_gradients": 300}
-    with pytest.raises(ValueError, match=r"y: expected numbers, or classes in an order.*Give orde"):
+    with pytest.raises(ValueError, match=naming("y:", "numbers")):
         vs.MixedModelClassifier("~ x", **settings).fit(TABLE, y)
     with pytest.raises(ValueError, match="order: expected each class once"):
         vs.MixedModelClassifier("~ x", **settings, order=["low", "high"]).fit(TABLE, y)

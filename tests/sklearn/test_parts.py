@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import vijax.sklearn as vs
+from tests.naming import check_names, naming
 
 COUNTS = np.random.default_rng(0).poisson([2.0, 9.0], (60, 2))
 EXACT = {
@@ -141,15 +142,11 @@ def test_covariates_serve_users_who_took_nothing(batch_size):
     best = model.recommend(np.zeros((2, 16), int), 8, covariates=[[-0.5], [0.5]])
     np.testing.assert_array_equal(np.sort(best), np.stack([np.arange(8), np.arange(8, 16)]))
     assert model.score(taken, covariates=number) > 0.3
-    with pytest.raises(
-        ValueError, match="covariates: expected 1 numbers of each user, as in fit, got 0"
-    ):
+    with pytest.raises(ValueError, match=naming("covariates:", "1", "0")):
         model.transform(taken)
-    with pytest.raises(ValueError, match="covariates: expected a row for each of the 150 users"):
+    with pytest.raises(ValueError, match=naming("covariates:", "150")):
         model.fit(taken, covariates=number[:3])
-    with pytest.raises(
-        ValueError, match="partial_fit: expected an estimator fitted without covariates"
-    ):
+    with pytest.raises(ValueError, match=naming("partial_fit:", "estimator")):
         model.partial_fit(taken)
 
 
@@ -157,8 +154,8 @@ def test_parts_that_make_no_sense():
     for of_all in (vs.HiddenMarkovModel(), vs.PoissonMixture(inference="em")):
         with pytest.raises(AttributeError, match="no attribute 'partial_fit'") as absent:
             of_all.partial_fit(COUNTS)
-        assert "inference: expected 'variational' for partial_fit, got 'em'" in str(
-            absent.value.__cause__
+        check_names(
+            str(absent.value.__cause__), "inference:", "'variational'", "partial_fit", "'em'"
         )
     with pytest.raises(ValueError, match="3 rows or more in the first minibatch, got 2"):
         vs.BayesianGaussianMixture(n_components=3).partial_fit(COUNTS[:2])

@@ -8,6 +8,7 @@ from sklearn.decomposition import FactorAnalysis as TheirFactors
 
 import vijax.sklearn as vs
 from tests.families.oracles import mp
+from tests.naming import naming
 
 RNG = np.random.default_rng(0)
 LENGTHS = [70, 40, 90]
@@ -53,7 +54,7 @@ def test_counts_and_a_posterior():
 
 
 def test_lengths_must_add_up():
-    with pytest.raises(ValueError, match="lengths: expected whole numbers that add up to 200 rows"):
+    with pytest.raises(ValueError, match=naming("lengths:", "200 rows")):
         vs.HiddenMarkovModel().fit(X, lengths=[100, 99])
 
 

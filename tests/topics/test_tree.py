@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.naming import naming
 from vijax.topics import topic_tree
 
 RNG = np.random.default_rng(3)
@@ -49,7 +50,7 @@ def test_the_text_has_every_topic_once_under_its_joins():
 
 
 def test_wrong_trees_are_told():
-    with pytest.raises(ValueError, match="topics: expected a matrix of probabilities, two rows"):
+    with pytest.raises(ValueError, match=naming("topics:", "matrix")):
         topic_tree(TOPICS[:1])
     with pytest.raises(ValueError, match="shares: expected 7 numbers"):
         topic_tree(TOPICS, SHARES[:3])

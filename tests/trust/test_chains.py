@@ -4,6 +4,7 @@ by law."""
 import numpy as np
 import pytest
 
+from tests.naming import naming
 from vijax.trust import bulk_ess, rhat
 
 
@@ -84,12 +85,10 @@ def test_one_chain_is_judged_by_its_halves():
 def test_draws_that_cannot_be():
     with pytest.raises(
         ValueError,
-        match=r"draws: expected axes \(chains, draws, ...\) of 4 draws or more, got shape",
+        match=naming("draws:", "4 draws"),
     ):
         rhat(np.zeros(9))
-    with pytest.raises(
-        ValueError, match=r"draws: expected axes .* of 10 draws or more, got shape \(2, 9\)"
-    ):
+    with pytest.raises(ValueError, match=naming("draws:", "10 draws", "2", "9")):
         bulk_ess(np.zeros((2, 9)))
     with pytest.raises(ValueError, match="draws: expected finite numbers"):
         rhat([[0.0, 1.0, np.nan, 2.0]])

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tests.naming import naming
 from vijax.trust import loo, waic
 
 NUM = 20
@@ -91,7 +92,7 @@ def test_draws_of_no_weight_say_nothing():
     )
     with pytest.raises(
         ValueError,
-        match=r"log_lik: expected finite numbers, got others for groups \[0, 1, 2, 3, 4\]",
+        match=naming("log_lik:", "0", "1", "2", "3"),
     ):
         loo(more[0])
 
@@ -102,13 +103,11 @@ def test_one_group_has_no_standard_error():
 
 
 def test_shapes_that_do_not_fit():
-    with pytest.raises(
-        ValueError, match=r"log_lik: expected an array \(draws, groups\) .*, got shape \(5,\)"
-    ):
+    with pytest.raises(ValueError, match=naming("log_lik:", "5")):
         loo(np.zeros(5))
     with pytest.raises(
         ValueError,
-        match=r"log_ratios: expected one number for each of the 5 draws, got shape \(4,\)",
+        match=naming("log_ratios:", "5 draws", "4"),
     ):
         waic(np.zeros((5, 2)), log_ratios=np.zeros(4))
     with pytest.raises(

@@ -10,6 +10,7 @@ import pytest
 from scipy import linalg, optimize
 
 import vijax as vi
+from tests.naming import naming
 from vijax.inference.estimator.scores import batch_and_match, regression
 
 RNG = np.random.default_rng(0)
@@ -166,7 +167,7 @@ def test_a_normal_target_is_found_in_few_steps(scale):
 
 
 def test_what_it_cannot_fit_is_refused():
-    with pytest.raises(ValueError, match=r"model: expected a log density .*vijax\.ngvi"):
+    with pytest.raises(ValueError, match=naming("model:", "vijax.ngvi")):
         vi.bam(vi.models.lda(2, 3))
     alg = vi.ngvi(target(), guide=vi.guides.mean_field(), estimator=batch_and_match(4))
     with pytest.raises(ValueError, match="estimator: expected one for a Normal"):

@@ -8,6 +8,7 @@ from jax.scipy.special import gammaln
 from jax.scipy.stats import gamma, norm, poisson
 
 import vijax as vi
+from tests.naming import naming
 from vijax.models import emission
 
 KEY = jax.random.key(0)
@@ -42,9 +43,7 @@ def test_an_energy_of_statistics_agrees_with_the_textbook():
 def test_the_textbook_density_of_a_local_is_one_base_measure_too_much():
     """(shape - 1) log z: fitted, b is far off. (Measured: 2.04 and 86.7 for a true 2.)"""
     model = rates(lambda b, z: right(b, z) - z.log)
-    with pytest.raises(
-        ValueError, match=r"^energy: expected .* nats at a draw .*It has the base measure of 'z'"
-    ):
+    with pytest.raises(ValueError, match=naming("energy:", "'z'")):
         vi.check_energy(model, textbook, COUNTS, key=KEY)
     y = np.random.default_rng(0).poisson(np.random.default_rng(1).gamma(2.0, 0.5, 2000))
     mean, wrong = [
@@ -130,17 +129,13 @@ def test_impossible_events_have_no_density():
         jnp.asarray(allowed)[v["z"]], y * v["m"] - jnp.log(2.0), -jnp.inf
     )
     vi.check_energy(model(allowed), density, COUNTS, key=KEY, num_draws=8)
-    with pytest.raises(
-        ValueError, match=r"^impossible: expected no impossible event where log_density is finite"
-    ):
+    with pytest.raises(ValueError, match=naming("impossible:", "log_density")):
         vi.check_energy(model(~allowed), density, COUNTS, key=KEY, num_draws=8)
 
 
 def test_what_is_no_energy_or_no_number_is_refused():
     model = vi.density({"x": vi.free()}, lambda v: -(v["x"] ** 2))
-    with pytest.raises(ValueError, match=r"^model: expected one made by vijax.energy_model"):
+    with pytest.raises(ValueError, match=naming("model:", "vijax.energy_model")):
         vi.check_energy(model, textbook, COUNTS, key=KEY)
-    with pytest.raises(
-        ValueError, match=r"^log_density: expected a number for each group, got shape \(2,\)"
-    ):
+    with pytest.raises(ValueError, match=naming("log_density:", "2")):
         vi.check_energy(rates(right), lambda v, y: jnp.zeros(2), COUNTS, key=KEY)

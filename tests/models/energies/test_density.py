@@ -11,6 +11,7 @@ from jax.scipy.stats import gamma, norm
 from scipy import stats
 
 import vijax as vi
+from tests.naming import naming
 from vijax.contract.batch import Minibatch
 from vijax.contract.variables import Variables
 from vijax.inference.guides import Z
@@ -255,25 +256,19 @@ def test_draws_of_conjugate_fits_of_points_and_of_locals():
 # --- what is refused ------------------------------------------------------------------------------
 def test_densities_that_are_none_are_refused():
     free = {"x": vi.free(2)}
-    with pytest.raises(
-        ValueError, match=r"log_density: expected one number, got an array of shape \(2,\)"
-    ):
+    with pytest.raises(ValueError, match=naming("log_density:", "2")):
         vi.density(free, lambda v: v["x"])
-    with pytest.raises(
-        ValueError, match="log_density: expected a real number, got one of type int32"
-    ):
+    with pytest.raises(ValueError, match=naming("log_density:", "int32")):
         vi.density(free, lambda v: jnp.sum(v["x"]).astype(int))
-    with pytest.raises(
-        ValueError, match=r"function of the variables \['x'\], got one that reads 'mu'"
-    ):
+    with pytest.raises(ValueError, match=naming("'x'", "'mu'")):
         vi.density(free, lambda v: v["mu"])
     with pytest.raises(ValueError, match="one form of the density, got none"):
         vi.density(free)
     with pytest.raises(ValueError, match="one form of the density, got both"):
         vi.density(free, lambda v: 0.0, log_prior=lambda v: 0.0)
-    with pytest.raises(ValueError, match=r"derived: expected names other than .*, got \['x'\]"):
+    with pytest.raises(ValueError, match=naming("derived:", "'x'")):
         vi.density(free, lambda v: 0.0 * v["x"][0], derived=lambda v: {"x": v["x"]})
-    with pytest.raises(ValueError, match="derived: expected a mapping of names to values, got"):
+    with pytest.raises(ValueError, match=naming("derived:", "mapping")):
         vi.density(free, lambda v: 0.0 * v["x"][0], derived=lambda v: v["x"])
     with pytest.raises(ValueError, match="log_prior: expected a function"):
         vi.density(free, log_lik=lambda v, y: 0.0)
@@ -301,9 +296,9 @@ def test_data_that_are_none_are_refused():
 
 def test_points_and_means_of_free_variables_are_refused():
     model = normal_target()
-    with pytest.raises(ValueError, match="estimand: expected a distribution of 'free'"):
+    with pytest.raises(ValueError, match=naming("estimand:", "'free'")):
         vi.map(model)
-    with pytest.raises(ValueError, match="estimator: expected one that draws 'free'"):
+    with pytest.raises(ValueError, match=naming("estimator:", "'free'")):
         vi.compose(
             model, estimator={"free": vi.estimator.mean_field()}, step_size=vi.step_size.constant()
         )
@@ -338,8 +333,7 @@ def test_other_groups_are_scored_by_their_predictive_density():
     assert found.mean == pytest.approx(found.log_densities.mean())
     with pytest.raises(
         ValueError,
-        match=r"score: expected a model that defines a held-out score.*for: nothing of this "
-        r"kind.*fit\.trace",
+        match=naming("score:", "-out", "fit.trace"),
     ):
         vi.Fit(vi.ngvi(normal_target()), state, {}, None).score(y, key=KEY)
 
@@ -367,9 +361,7 @@ def test_the_first_groups_are_looked_at_and_not_one_alone():
     where = lambda v, y: jnp.where(y > 4, -jnp.inf, -0.5 * (y - v["w"]) ** 2)
     model = vi.density({"w": vi.free()}, log_prior=lambda v: -0.5 * v["w"] ** 2, log_lik=where)
     model.form.check(np.arange(5.0))
-    with pytest.raises(
-        ValueError, match=r"^log_density: expected one finite at any of eight random starts"
-    ):
+    with pytest.raises(ValueError, match=naming("log_density:", "finite")):
         model.form.check(np.arange(10.0))
 
 
@@ -402,9 +394,7 @@ def test_data_for_a_density_that_reads_none_are_refused():
         lambda: vi.auto(model, np.ones(5), key=KEY),
         lambda: _step(model, np.zeros(1, int)),
     ):
-        with pytest.raises(
-            ValueError, match=r"^data: expected None, .* reads no data, .* without a default"
-        ):
+        with pytest.raises(ValueError, match=naming("data:", "None")):
             run()
 
 
@@ -418,9 +408,7 @@ def test_hyperparameters_are_not_given_to_a_parameter_with_a_default():
     times = vi.model(prior, lambda s, y, key, c=2.0: (c * each(s, y), None), hyper={"c": 5.0})
     fit = vi.fit(vi.cavi(times), np.ones(3), num_steps=1, key=KEY)
     np.testing.assert_allclose(fit.posterior["bias"].alpha, 1.0 + 2.0 * 3, rtol=1e-6)
-    with pytest.raises(
-        ValueError, match=r"^local_elbo: expected a parameter `hyper` without a default"
-    ):
+    with pytest.raises(ValueError, match=naming("local_elbo:", "`hyper`")):
         vi.model(prior, lambda s, y, key, hyper=None: (each(s, y), None), hyper={"c": 5.0})
 
 
@@ -451,11 +439,9 @@ def test_names_with_underscores_are_names(tmp_path):
     ],
 )
 def test_two_numbers_of_one_name_are_refused(variables):
-    with pytest.raises(ValueError, match="variables: expected names that tell all numbers apart"):
+    with pytest.raises(ValueError, match=naming("variables:", "names")):
         vi.density(variables, lambda v: 0.0)
-    with pytest.raises(
-        ValueError, match="derived: expected names that tell all numbers apart, got 'a"
-    ):
+    with pytest.raises(ValueError, match=naming("derived:", "names")):
         vi.density(
             {"a": vi.free(2)},
             lambda v: -jnp.sum(v["a"] ** 2),

@@ -11,6 +11,7 @@ import pytest
 from scipy import special, stats
 
 import vijax as vi
+from tests.naming import naming
 from vijax import reference
 
 Y = jnp.array([-2.5, -1.5, 3.0, 2.0])
@@ -507,16 +508,14 @@ def test_restarts_keep_the_best_run():
         fit.posterior["weights"].concentration,
         rtol=1e-3,
     )
-    with pytest.raises(ValueError, match="restarts: expected 1 where a run goes on"):
+    with pytest.raises(ValueError, match=naming("restarts:", "1")):
         vi.fit(vi.cavi(model), y, num_steps=41, restarts=2, state=fit.state, key=jax.random.key(0))
 
 
 def test_maximum_likelihood_of_a_hierarchy_is_refused():
     """Its upper globals would be left with neither prior nor data; the mode is defined, and `map`
     finds it."""
-    with pytest.raises(
-        ValueError, match=r"estimand: expected one that keeps the priors .* got maximum_l.* use map"
-    ):
+    with pytest.raises(ValueError, match=naming("estimand:", "maximum_l")):
         vi.em(hierarchy())
     fit = vi.fit(vi.map(hierarchy()), Y, num_steps=60, key=jax.random.key(0))
     mean = np.linalg.solve(np.array([[1.5, -1.0], [-1.0, 5.0]]), [0.5, float(Y.sum())])

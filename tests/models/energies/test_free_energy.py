@@ -8,6 +8,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import vijax as vi
+from tests.naming import naming
 
 KEY = jax.random.key(0)
 
@@ -195,7 +196,7 @@ def test_free_globals_alone_with_conjugate_locals():
 def test_what_is_refused():
     with pytest.raises(ValueError, match=r"guide: expected none for an energy"):
         vi.ngvi(regression(), guide=vi.guides.mean_field())
-    with pytest.raises(ValueError, match="estimand: expected a distribution of 'free'"):
+    with pytest.raises(ValueError, match=naming("estimand:", "'free'")):
         vi.em(regression())
     with pytest.raises(ValueError, match="not linear in stats"):
         vi.energy_model(
@@ -210,9 +211,7 @@ def test_what_is_refused():
 def test_a_name_stands_for_one_thing():
     gamma, normal = vi.Gamma.from_shape_rate(1.0, 1.0), vi.Normal.from_mean_variance(0.0, 1.0)
     energy = lambda s, y, *more: 0.0 * y
-    with pytest.raises(
-        ValueError, match=r"points: expected names that are not those of hyper, got \['scale'\]"
-    ):
+    with pytest.raises(ValueError, match=naming("points:", "'scale'")):
         vi.energy_model(
             globals={"p": gamma},
             energy=energy,
@@ -220,24 +219,20 @@ def test_a_name_stands_for_one_thing():
             hyper={"scale": 1.0},
             points={"scale": 1.0},
         )
-    with pytest.raises(
-        ValueError, match=r"globals: expected names other than 'free', .* \['w'\] have together"
-    ):
+    with pytest.raises(ValueError, match=naming("globals:", "'free'", "'w'")):
         vi.energy_model(globals={"free": gamma, "w": vi.free()}, energy=energy, example=0.0)
-    with pytest.raises(ValueError, match="locals: expected names other than 'free'"):
+    with pytest.raises(ValueError, match=naming("locals:", "'free'")):
         vi.energy_model(
             globals={"p": gamma, "w": vi.free()},
             locals={"free": normal},
             energy=energy,
             example=0.0,
         )
-    with pytest.raises(
-        ValueError, match=r"locals: expected names that are not those of globals, got \['w'\]"
-    ):
+    with pytest.raises(ValueError, match=naming("locals:", "'w'")):
         vi.energy_model(
             globals={"p": gamma, "w": vi.free()}, locals={"w": normal}, energy=energy, example=0.0
         )
-    with pytest.raises(ValueError, match="guide: expected none for an energy without free globals"):
+    with pytest.raises(ValueError, match=naming("guide:", "energy")):
         vi.energy_model(
             globals={"p": gamma},
             energy=energy,

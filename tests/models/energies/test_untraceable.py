@@ -9,6 +9,7 @@ import pytest
 import scipy.stats
 
 import vijax as vi
+from tests.naming import naming
 
 V = {"x": vi.free(3), "s": vi.free(support="positive")}
 
@@ -90,20 +91,16 @@ def test_memoized_says_what_it_needs():
     model = vi.density(V, lambda v: -v["s"] - jnp.sum(v["x"] ** 2))
     with pytest.raises(
         ValueError,
-        match=r"model: expected a model with conjugate .*got a log density.*use vijax.auto",
+        match=naming("model:", "vijax.auto"),
     ):
         vi.memoized(model)
     mixture = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
-    with pytest.raises(
-        ValueError, match=r"num_parts: expected the number of parts .* Such as vijax.memoized"
-    ):
+    with pytest.raises(ValueError, match=naming("num_parts:", "Such", "vijax.memoized")):
         vi.memoized(mixture)
 
 
 def test_a_misspelt_name_suggests_the_right_one():
-    with pytest.raises(
-        AttributeError, match=r"module 'vijax' has no attribute 'adv'. Did you mean 'advi'"
-    ):
+    with pytest.raises(AttributeError, match=naming("'vijax'", "'adv'", "Did", "'advi'")):
         vi.adv  # noqa: B018
     with pytest.raises(AttributeError, match=r"no attribute 'xyzzy'$"):
         vi.xyzzy  # noqa: B018

@@ -9,6 +9,7 @@ from scipy import stats
 from sklearn.decomposition import FactorAnalysis
 
 import vijax as vi
+from tests.naming import naming
 
 RNG = np.random.default_rng(0)
 LOADINGS = RNG.normal(size=(5, 2)) * 2
@@ -79,9 +80,7 @@ def test_matrix_factorisation_fills_the_holes(algorithm):
 
 def test_bad_data():
     model = vi.models.factor_analysis(2, 1)
-    with pytest.raises(
-        ValueError, match=r"data: expected an array of shape \(N, 2\), got shape \(3,\)"
-    ):
+    with pytest.raises(ValueError, match=naming("data:", "2", "3")):
         vi.fit(vi.cavi(model), np.zeros(3), num_steps=1, key=jax.random.key(0))
     with pytest.raises(ValueError, match=r"inf at \[\[1, 0\]\]"):
         vi.fit(

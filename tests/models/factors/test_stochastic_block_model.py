@@ -10,6 +10,7 @@ import pytest
 from scipy.special import betaln, digamma, gammaln, logsumexp
 
 import vijax as vi
+from tests.naming import naming
 from vijax.models.factors.block_numbers import Logs, Sums, number_blocks
 from vijax.models.factors.stochastic_block_model import rates_matrix, stochastic_block_model
 from vijax.reference import gibbs
@@ -200,17 +201,13 @@ def test_gibbs_of_a_boltzmann_machine():
 
 
 def test_plates_are_checked():
-    with pytest.raises(
-        ValueError, match=r"not linear in stats\['x'\]\.value.*vijax\.Structure\(plates=\['x'\]\)"
-    ):
+    with pytest.raises(ValueError, match=naming("'x'", "vijax.Structure")):
         ising(plates=())
     with pytest.raises(ValueError, match=r"not linear in stats\['x'\]\.value"):
         ising(diagonal=1.0)
-    with pytest.raises(
-        ValueError, match=r"^plates: expected names among the locals \['x'\], got \['w'\]"
-    ):
+    with pytest.raises(ValueError, match=naming("plates:", "'x'", "'w'")):
         ising(plates=["w"])
-    with pytest.raises(ValueError, match=r"^plates: expected locals that are not in `joint`"):
+    with pytest.raises(ValueError, match=naming("plates:", "`joint`")):
         ising(joint=[["x"]])
     with pytest.raises(ValueError, match=r"^model: .*coupled plates \['x'\]"):
         log_joint(ising(), jnp.zeros(1))

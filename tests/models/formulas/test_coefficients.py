@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.naming import naming
 from vijax.models.formulas import coefficients
 from vijax.models.formulas.draws import Draws
 from vijax.models.formulas.glmm_model import Glmm
@@ -59,9 +60,7 @@ def test_standardised_effects_are_those_of_standardised_columns():
     assert list(found) == ["x", "w"]
     for name, x in found.items():
         np.testing.assert_allclose(x, other[name], rtol=1e-6)
-    with pytest.raises(
-        ValueError, match="family: expected a law with a log or a logit link, got 'gaussian'"
-    ):
+    with pytest.raises(ValueError, match=naming("family:", "'gaussian'")):
         coefficients.ratios(model, draws)
 
 
@@ -84,5 +83,5 @@ def test_a_regression_without_columns_has_no_such_tables(monkeypatch):
     model, draws = made(RNG.poisson(3, N), "poisson", formula="y ~ 1")
     monkeypatch.setattr(Glmm, "draws", lambda *given: draws)
     for table in (model.ratios, model.standardised):
-        with pytest.raises(ValueError, match="formula: expected columns beside the intercept"):
+        with pytest.raises(ValueError, match=naming("formula:", "beside")):
             table(None, None)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.naming import naming
 from vijax.models.formulas import coefficients as shown
 from vijax.models.formulas import formula
 from vijax.models.formulas.draws import Draws
@@ -47,9 +48,7 @@ def test_new_groups_are_said_and_can_be_refused():
         "2 rows of 2 groups of g that training does not have: 'G0', '7'",
         "2 rows of 2 groups of g:x that training does not have: 'G0:1', '7:0'",
     }
-    with pytest.raises(
-        ValueError, match="table: expected groups that training has, got 2 rows of 2 groups of g"
-    ):
+    with pytest.raises(ValueError, match=naming("table:", "2 rows", "2 groups")):
         design.read_rows(later, "error")
 
 
@@ -142,9 +141,7 @@ def test_the_family_follows_the_response(response, more, family):
 
 
 def test_a_law_of_numbers_is_refused_for_text():
-    with pytest.raises(
-        ValueError, match="family: expected a law of categories, got 'gaussian' for a column of two"
-    ):
+    with pytest.raises(ValueError, match=naming("family:", "'gaussian'")):
         vi.glmm("u ~ x", {**TABLE, "u": ["N", "Y"] * 30}, "gaussian")
 
 
@@ -160,7 +157,7 @@ def test_the_level_that_counts_is_kept_for_later_rows():
     assert design.response_and_trials({"u": ["yes", "yes"]})[0].tolist() == [1.0, 1.0]
     with pytest.raises(
         ValueError,
-        match=r"categories of u that training has: \['no', 'yes'\], got 'maybe' in row 1",
+        match=naming("'no'", "'yes'", "'maybe'", "1"),
     ):
         design.response_and_trials({"u": ["yes", "maybe"]})
 
@@ -354,7 +351,7 @@ def test_many_levels_are_refused_before_they_take_memory():
     table = {"y": RNG.normal(size=20_000), "k": [f"v{i}" for i in range(20_000)]}
     with pytest.raises(
         ValueError,
-        match=r"at most 2,000 levels of 'k', got 20,000\. Write categories of many levels as",
+        match=naming("2,000", "'k'", "20,000"),
     ):
         formula.read("y ~ k", table)
 
@@ -650,9 +647,7 @@ def test_names_of_scripts_whose_letters_carry_marks_need_no_quotes(name):
 
 def test_predictions_are_not_traced():
     model = vi.glmm("y ~ x", TABLE)
-    with pytest.raises(
-        ValueError, match="key: expected a random key that is known, got one that JAX traces"
-    ):
+    with pytest.raises(ValueError, match=naming("key:", "JAX")):
         jax.eval_shape(lambda key: model.predict(None, key=key).mean, jax.random.key(0))
 
 

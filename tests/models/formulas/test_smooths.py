@@ -9,6 +9,7 @@ import pytest
 from scipy import interpolate, optimize, stats
 
 import vijax as vi
+from tests.naming import naming
 from vijax.models.formulas import form as forms
 from vijax.models.formulas import formula
 from vijax.models.structural.covariates import read_terms
@@ -375,7 +376,7 @@ def test_other_smooth_terms_are_refused(text, said):
 
 
 def test_topics_have_no_smooth_terms():
-    with pytest.raises(ValueError, match="prevalence: expected columns, whose effects"):
+    with pytest.raises(ValueError, match=naming("prevalence:", "columns")):
         read_terms("~ s(x)", TABLE)
 
 

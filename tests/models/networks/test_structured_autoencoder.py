@@ -8,6 +8,7 @@ import pytest
 
 import vijax as vi
 from tests.bent_clusters import bent_clusters, network, perceptron
+from tests.naming import naming
 from vijax.contract.batch import Minibatch
 
 KEY = jax.random.key(0)
@@ -245,16 +246,12 @@ def test_what_it_refuses(change, message):
 def test_potentials_of_other_shapes_are_refused():
     kind = diagonal()
     model = structured(kind, encoder=(lambda p, x: (p, -jnp.ones(3)), jnp.zeros(2)))
-    with pytest.raises(
-        ValueError, match=r"^encoder: expected potentials of shapes \[\(2,\), \(2,\)\], got"
-    ):
+    with pytest.raises(ValueError, match=naming("encoder:", "2")):
         jax.eval_shape(lambda x: said(model, x, vi.estep.structured()), data(kind))
 
 
 def test_it_takes_its_own_estep():
-    with pytest.raises(
-        ValueError, match=r"^estep: expected one for this model's locals, vijax.estep.structured"
-    ):
+    with pytest.raises(ValueError, match=naming("estep:", "vijax.estep.structured")):
         vi.aevb(structured(diagonal()), estep=vi.estep.mean_field())
 
 

@@ -11,6 +11,7 @@ from scipy import stats as laws
 from scipy.special import digamma, gammaln, logsumexp
 
 import vijax as vi
+from tests.naming import naming
 from vijax.families.discrete.stick_breaking import mean_weights
 from vijax.families.scalar.beta import BetaStats
 from vijax.models.emission import unit_gaussian
@@ -236,7 +237,7 @@ def test_states_of_one_place_and_two_scales_are_found() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"emission: expected at least two components, got 1"):
+    with pytest.raises(ValueError, match=naming("emission:", "1")):
         hdp_hmm(unit_gaussian(1, dim=1))
 
 
@@ -244,7 +245,7 @@ def test_a_mode_of_rows_is_refused() -> None:
     """Of emissions alone it is a point as any other."""
     with pytest.raises(
         ValueError,
-        match=r"estimand: expected a distribution of .*, got mode\(\) of .*Use vijax\.cavi",
+        match=naming("estimand:", "vijax.cavi"),
     ):
         vi.map(chain(3))
     assert vi.compose(

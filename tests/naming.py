@@ -1,0 +1,24 @@
+"""Errors, warnings and remarks by what they name, so that their prose can be mended without tests.
+
+    with pytest.raises(ValueError, match=naming("rate:", "-1.0", "vijax.svi")): ...
+
+The names are the argument, with its colon; what came in; and what the remedy tells to write."""
+
+import re
+from typing import Any
+
+
+def naming(*names: str) -> str:
+    """A pattern for `match=`: of texts that have all of these names, in any order.
+
+    >>> text = "rate: expected a positive number, got -1.0. Write vijax.svi(model)."
+    >>> bool(re.search(naming("rate:", "-1.0", "vijax.svi"), text)), bool(re.search(naming("size:"), text))
+    (True, False)
+    """
+    return "(?s)^" + "".join(f"(?=.*{re.escape(name)})" for name in names)
+
+
+def check_names(text: Any, *names: str) -> None:
+    """Fails unless a text has all of these names."""
+    missing = [name for name in names if name not in str(text)]
+    assert not missing, f"expected a text that names {missing}, got: {text}"
