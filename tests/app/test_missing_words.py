@@ -147,9 +147,12 @@ def test_init_says_which_words_it_read_as_missing():
 
 
 @pytest.mark.usefixtures("here")
-def test_numbers_are_no_words():
+def test_numbers_are_no_words_in_files_with_types(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = str(tmp_path / "t.parquet")
+    parquet.write_table(arrow.table({"x": [1.0, -99.0, 2.0]}), path)
     with pytest.raises(ValueError, match=naming("data.missing_words:", "'-99'")):
-        load_data(load_config("mixture", ['data.missing_words=["-99"]'], "t.csv"))
+        load_data(load_config("mixture", ['data.missing_words=["-99"]'], path))
 
 
 def test_numbers_in_text_are_classes_when_the_remedy_is_followed(tmp_path, monkeypatch, capsys):

@@ -116,9 +116,10 @@ def test_a_comment_below_the_header_is_refused_with_its_line(tmp_path):
 
 
 @pytest.mark.parametrize("title", ["Survey of plants", "% made by a tool", "// 2024"])
-def test_a_title_above_the_header_is_to_be_deleted(title, tmp_path):
+def test_a_title_that_is_not_clear_is_to_be_deleted(title, tmp_path):
+    """Of rows of texts alone, which of them is the header is not known."""
     path = tmp_path / "t.csv"
-    path.write_text(f"{title}\nx,y\n1,2\n3,4\n")
+    path.write_text(f"{title}\nx,y\na,b\nc,d\n")
     with pytest.raises(
         DataError, match="if line 1 is a title or a comment and not the names of columns, delete it"
     ):

@@ -214,7 +214,7 @@ def shares(
     /,
     *,
     by: str,
-    every: Literal["year", "month", "day"] | None = None,
+    every: Literal["year", "quarter", "month", "week", "day"] | None = None,
     data: str | None = None,
     column: str | None = None,
     out: Path | None = None,
@@ -226,7 +226,8 @@ def shares(
       run: folder of a run of a topic model, ended.
       by: column of the documents whose values are the groups; it must stand beside the text in the
           data.
-      every: for a column of dates: a group for each year, month or day.
+      every: for a column of dates: a group for each year, quarter, month, week (of ISO 8601) or
+        day.
       data: other documents; those of the run if not given.
       column: the column of the text in a table; that of the run if not given.
       out: file to write instead, .csv, .parquet or .jsonl: a row for each group and topic, with an

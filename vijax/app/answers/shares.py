@@ -25,7 +25,7 @@ from vijax.data.tables import dates
 from vijax.evaluate.score import ratio_estimate
 from vijax.topics.summary import Topic
 
-Every = Literal["year", "month", "day"]
+Every = Literal["year", "quarter", "month", "week", "day"]
 LENGTHS: dict[str, int] = {"year": 4, "month": 7, "day": 10}
 """Number of letters of an ISO date that name a day, month or year."""
 
@@ -124,7 +124,24 @@ def _groups(values: Sequence[Any], by: str, every: Every | None) -> list[str]:
             f"--every {every}: expected dates such as 2024-05-31 in column {by!r}, got "
             f"{example!r}; leave --every out, or write the dates so"
         )
-    return [day[: LENGTHS[every]] for day in days]
+    return [name_period(day, every) for day in days]
+
+
+def name_period(day: str, every: Every) -> str:
+    """The time that holds a day, "" for none; weeks begin on Monday and are numbered by ISO 8601,
+    so that the first days of January may be of the last week of the year before.
+
+    >>> [name_period("2024-05-31", every) for every in ("year", "quarter", "month", "week", "day")]
+    ['2024', '2024-Q2', '2024-05', '2024-W22', '2024-05-31']
+    >>> name_period("2021-01-01", "week"), name_period("", "week")
+    ('2020-W53', '')
+    """
+    if not day or every in LENGTHS:
+        return day[: LENGTHS.get(every, 0)]
+    if every == "quarter":
+        return f"{day[:4]}-Q{(int(day[5:7]) + 2) // 3}"
+    year, week, _ = datetime.date.fromisoformat(day).isocalendar()
+    return f"{year:04d}-W{week:02d}"
 
 
 def _order(name: str) -> tuple[int, float, str]:

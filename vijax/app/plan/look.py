@@ -269,6 +269,9 @@ def look_at_table(data: str, listing: Any, config: Any, user_settings: Mapping[s
     if listing.wants_group and group is None:
         reasons["data.held_out"] = "No column looks like groups, and so all rows are one."
     settings |= _emission(columns, flat_config) | _networks(columns, flat_config)
+    if "model.rotation" in flat_config:
+        settings |= {"model.noise": "diagonal", "model.rotation": "varimax"}
+        reasons["model.noise"] = "A noise for each column; isotropic would be principal components."
     if flat_config["fit.batch_size"] is not None:
         settings["fit.batch_size"] = min(
             flat_config["fit.batch_size"], max(1, table[0].number // 4)

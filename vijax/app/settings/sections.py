@@ -452,7 +452,7 @@ class DocumentPage:
     names: tuple[str, ...] = setting(
         (), 'names of topics, as ["0: politics", "7: film"], in the place of their words'
     )
-    every: Literal["auto", "year", "month", "day"] = setting(
+    every: Literal["auto", "year", "quarter", "month", "week", "day"] = setting(
         "auto", "length of time of a group, for a column of dates"
     )
     documents: int = setting(5_000, "most documents that can be searched on the page", integer(0))

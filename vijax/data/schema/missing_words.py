@@ -36,14 +36,18 @@ class Words(NamedTuple):
     Attributes:
       exact: words that match exactly.
       folded: words in lower case that match in any case.
+      codes: numbers that stand for a missing cell, such as -999.
     """
 
     exact: frozenset[str] = frozenset()
     folded: frozenset[str] = frozenset()
+    codes: frozenset[float] = frozenset()
 
     def have(self, text: str) -> bool:
         """True for a text that stands for a missing cell."""
         if not text or text in self.exact:
+            return True
+        if self.codes and says_number(text) and float(text) in self.codes:
             return True
         return len(text) <= LONGEST and text.lower() in self.folded
 
@@ -64,7 +68,7 @@ def missing_words(given: Sequence[str] | None, written_by_people: bool) -> Missi
       written_by_people: True for text files and spreadsheets.
 
     Raises:
-      DataError: a word is a number.
+      DataError: a word is a number, and the file has types.
 
     >>> missing_words(None, True).among_names.have("NA"), missing_words([], True).among_names.have("NA")
     (True, False)
@@ -73,14 +77,15 @@ def missing_words(given: Sequence[str] | None, written_by_people: bool) -> Missi
     if given is None:
         return MissingWords(Words(folded=NAMES & numbers), Words(folded=numbers))
     for word in given:
-        if says_number(word):
+        if says_number(word) and not written_by_people:
             expected = 'words that stand for a missing cell, such as "NA"'
             remedy = (
-                "leave those cells empty in the file: a number counts as one wherever it stands"
+                "leave those cells empty in the file: in a file with types a number counts as one"
             )
             raise fail(SETTING, expected, repr(word), remedy)
     exact = frozenset(word.strip() for word in given)
-    return MissingWords(Words(exact), Words(exact, numbers))
+    codes = frozenset(float(word) for word in exact if says_number(word))
+    return MissingWords(Words(exact, codes=codes), Words(exact, numbers, codes))
 
 
 def is_missing(cell: Any) -> bool:
@@ -114,6 +119,7 @@ def clear_words(cells: Sequence[Any], words: MissingWords, are_names: bool) -> C
     >>> clear_words(["NA", "1.5", "-"], missing_words(None, True), False).cells
     ['', '1.5', '']
     """
+    cells = _clear_codes(cells, words.among_numbers.codes)
     counts = collections.Counter(cell for cell in cells if isinstance(cell, str))
     if not any(text and words.among_numbers.have(text) for text in counts):
         return ClearedColumn(list(cells))
@@ -130,6 +136,40 @@ def clear_words(cells: Sequence[Any], words: MissingWords, are_names: bool) -> C
     written = np.empty(len(cells), object)
     written[:] = cells
     return ClearedColumn(new_cells, written)
+
+
+def _clear_codes(cells: Sequence[Any], codes: Container[float]) -> list[Any]:
+    """The cells, without numbers of a spreadsheet that stand for a missing cell."""
+    cleared = list(cells)
+    for place, cell in enumerate(cells):
+        if isinstance(cell, int | float) and not isinstance(cell, bool) and float(cell) in codes:
+            cleared[place] = ""
+    return cleared
+
+
+DOUBTFUL = (-9, -99, -999, -9999, -99999, 999, 9999, 99999)
+"""Numbers that often stand for a missing value."""
+FAR = 5
+"""Times the largest other number from which 999 and its like are in doubt."""
+
+
+def doubtful_code(numbers: np.ndarray) -> int | None:
+    """A number that may stand for a missing value: -999 and its like below numbers of 0 or more,
+    999 and its like far above all others; None without one.
+
+    >>> doubtful_code(np.array([7.4, -999.0, 8.6])), doubtful_code(np.array([-998.0, -999.0, 2.0]))
+    (-999, None)
+    """
+    finite = numbers[np.isfinite(numbers)]
+    for code in DOUBTFUL:
+        numbers = finite[finite != code]
+        if len(numbers) == len(finite) or len(np.unique(numbers)) < 2:
+            continue
+        is_below = code < 0 and bool(numbers.min() >= 0)
+        is_above = code > 0 and bool(code > FAR * numbers.max() > 0)
+        if is_below or is_above:
+            return code
+    return None
 
 
 def _are_names(counts: Mapping[str, int], num_values: int, words: Words) -> bool:

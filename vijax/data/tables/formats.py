@@ -15,6 +15,7 @@ import numpy as np
 from vijax.data.reading.checks import Notes, fail, listed, nearest
 from vijax.data.reading.files import check_regular, parsing, read_lines
 from vijax.data.reading.preamble import check_comment, read_preamble
+from vijax.data.reading.titles import count_title_rows
 from vijax.data.schema.cells import column_name
 from vijax.data.tables.sheets import open_sheet
 from vijax.files import check_declared_sizes
@@ -122,6 +123,11 @@ def read_delimited_file(
     first = list(itertools.islice(lines, MOST_LINES))
     preamble = read_preamble(first, list(SEPARATORS), path, notes)
     first = first[preamble.number :]
+    num_titles = _num_title_lines(first, dialect.separator or preamble.separator)
+    if num_titles:
+        notes.add(title_note(path, preamble.number + num_titles, first[0].strip()))
+        preamble = preamble._replace(number=preamble.number + num_titles)
+        first = first[num_titles:]
     if dialect.separator is not None:
         delimiter = dialect.separator.replace("tab", "\t")
         if delimiter not in SEPARATORS:
@@ -145,6 +151,30 @@ def read_delimited_file(
         check_comment(preamble, header, some_rows, delimiter, path)
     rows = _rows(path, reader, len(header), delimiter, preamble.number)
     return DelimitedFile(header, rows, delimiter, line)
+
+
+def title_note(path: Path, line: int, title: str) -> str:
+    """A note on rows above the header that are left out."""
+    return (
+        f"The header of {path.name} is its line {line + 1}. What stands above it is left out, as a "
+        f"title: {title[:60]!r}."
+    )
+
+
+def _num_title_lines(lines: Sequence[str], separator: str | None) -> int:
+    """The number of lines above the header, by the first separator that gives one; none if a line
+    of the file has a quoted cell of several lines."""
+    letters = list(SEPARATORS)
+    if separator is not None:
+        letters = [separator.replace("tab", "\t")]
+    whole_lines = list(lines)
+    if len(lines) >= MOST_LINES // 2:  # the last row may be cut off
+        whole_lines = whole_lines[:-1]
+    for letter in letters:
+        rows = _some_rows(whole_lines, letter)
+        if len(rows) == len(whole_lines) and (number := count_title_rows(rows)):
+            return number
+    return 0
 
 
 def _some_rows(lines: Sequence[str], delimiter: str) -> list[list[str]]:
@@ -288,10 +318,22 @@ def read_sheet(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None)
         )
     rows = sheet.rows[num_comments:]
     numbers = sheet.numbers[num_comments:]
+    num_titles = count_title_rows([_cut_row(row, rows) for row in rows[:MOST_LINES]])
+    if num_titles and notes is not None:
+        title = next(str(cell) for cell in rows[0] if cell != "")
+        notes.add(title_note(path, numbers[num_titles] - 1, title))
+    rows = rows[num_titles:]
+    numbers = numbers[num_titles:]
     header = [column_name(str(cell).strip()) for cell in next(iter(rows), [])]
     line = next(iter(numbers), 1)
     _check_header(header, f"{path}, row {line}")
     return SheetTable(header, rows[1:], numbers[1:], line)
+
+
+def _cut_row(row: Sequence[Any], rows: Sequence[Sequence[Any]]) -> list[Any]:
+    """A row in the width of the table: as many cells as the longest row, empty ones at its end."""
+    width = max(map(len, rows))
+    return [*row, *[""] * (width - len(row))]
 
 
 def _num_comments(rows: Sequence[Sequence[Any]]) -> int:

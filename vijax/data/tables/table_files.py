@@ -37,6 +37,7 @@ from vijax.data.schema.missing_words import (
     ClearedColumn,
     MissingWords,
     clear_words,
+    doubtful_code,
     is_missing,
     missing_words,
 )
@@ -212,6 +213,7 @@ def _csv(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) -> C
     file_columns.written = {
         name: column.written for name, column in cleared.items() if column.written is not None
     }
+    _say_doubtful_codes(file_columns, notes)
     file_columns.decimal = sign or find_decimal_sign(columns.values())
     for name in numeric:
         if are_truths(cleared[name].cells):
@@ -352,7 +354,7 @@ def _say_blanks(raw: Mapping[str, Sequence[Any]], notes: Notes) -> None:
 
 
 def _say_codes(
-    columns: Mapping[str, Sequence[str]], cleared: Mapping[str, ClearedColumn], notes: Notes
+    columns: Mapping[str, Sequence[Any]], cleared: Mapping[str, ClearedColumn], notes: Notes
 ) -> None:
     """Notes signs that stand for a missing value in columns of numbers, such as a point."""
     for name, cells in columns.items():
@@ -360,11 +362,31 @@ def _say_codes(
         codes = [
             cell
             for cell, new_cell in zip(cells, column.cells, strict=True)
-            if cell and not new_cell and cell.lower() in CODES
+            if new_cell == "" and cell != "" and _is_sign(cell)
         ]
         if codes and column.written is None:
             notes.add(
                 f"In {name!r} {codes[0]!r} stands for a missing value ({len(codes):,} cells)."
+            )
+
+
+def _is_sign(cell: Any) -> bool:
+    """True for a sign or a number that stands for a missing value."""
+    return not isinstance(cell, str) or cell.lower() in CODES or says_number(cell)
+
+
+def _say_doubtful_codes(columns: FileColumns, notes: Notes) -> None:
+    """Notes numbers such as -999 that may stand for a missing value."""
+    for name, cells in columns.items():
+        if cells.dtype.kind not in "iuf":
+            continue
+        code = doubtful_code(np.asarray(cells, np.float64))
+        if code is not None:
+            number = int((cells == code).sum())
+            notes.add(
+                f"{name!r} has {code} in {number:,} cell{'s' * (number > 1)}, far from its other "
+                f"numbers, and it counts as a number. If it stands for a missing value: --set "
+                f'\'data.missing_words=["{code}", "NA"]\'.'
             )
 
 
@@ -411,7 +433,10 @@ def _sheet(path: Path, dialect: Dialect, exact: Container[str], notes: Notes) ->
     words = missing_words(dialect.missing_words, written_by_people=True)
     _say_comments(path, "Row", [str(row[0]) for row in table.rows], table.numbers, notes)
     _say_empty_rows(path, [table.line, *table.numbers], notes)
-    return _make_columns(values, path, words, exact, notes, RowNames(np.array(table.numbers, int)))
+    rows = RowNames(np.array(table.numbers, int))
+    file_columns = _make_columns(values, path, words, exact, notes, rows)
+    _say_doubtful_codes(file_columns, notes)
+    return file_columns
 
 
 def _say_empty_rows(path: Path, numbers: Sequence[int], notes: Notes) -> None:
