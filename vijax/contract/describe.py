@@ -53,7 +53,11 @@ def fit_text(fit: Any) -> str:
     wrappers = [f", {wrapper.name}" for wrapper in fit.alg.wrappers if wrapper.stores_globals]
     outcome = getattr(fit, "outcome", fit.status)
     head = f"Fit by {fit.alg.spec.name}{''.join(wrappers)}: {outcome}"
-    lines = [f"{int(fit.state.step)} steps{end}", getattr(fit, "data_place", "")]
+    members = ""
+    if fit.runs is not None:
+        number = len(fit.runs.recent)
+        members = f"the best of {number} runs, over which score and transform average"
+    lines = [f"{int(fit.state.step)} steps{end}", members, getattr(fit, "data_place", "")]
     return _block(
         head,
         filter(None, lines),

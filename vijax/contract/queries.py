@@ -62,6 +62,10 @@ QUESTIONS = {
         "Read the bound, fit.trace['elbo'], or give the model one: "
         "dataclasses.replace(model, queries={**model.queries, 'score': ...}).",
     ),
+    "average": (
+        "says how the predictions of several fits are averaged (lda)",
+        'Keep the better fit: vijax.fit(..., combine="best").',
+    ),
     "transform": (
         "gives documents shares of topics",
         "The locals of data are fit.locals(data, key=key).",
@@ -98,6 +102,8 @@ The answers of a model are
 
     score: (hyper, `Fit.estimates`, data, key) -> held-out score, if the field has a better one than
         the bound;
+    average: ([hyper], [`Fit.estimates`], data, key) -> the score of the averaged predictions of
+        several fits;
     transform: (statistics of the globals, locals of one length bucket, key) -> expected topic
         shares of its documents;
     predictive, forecast: the `Generative` that draws data given the globals, and continues

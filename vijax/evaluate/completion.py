@@ -4,7 +4,7 @@ its topic shares."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -73,11 +73,23 @@ def document_completion(
     >>> print(document_completion(topics, 0.01, documents, jax.random.key(0)))
     -0.694 ± 0.000 nats per word (2 documents, 30 words; 1 too short)
     """
+    has_fits = isinstance(topics, list | tuple) and len(topics) and np.ndim(topics[0]) == 2
+    fits = [(table, alpha) for table in (topics if has_fits else [topics])]
+    return average_completion(fits, documents, key, num_sweeps=num_sweeps, burn_in=burn_in)
+
+
+def average_completion(
+    fits: Sequence[tuple[Any, Any]],
+    documents: Any,
+    key: PRNGKeyArray,
+    *,
+    num_sweeps: int = 50,
+    burn_in: int = 50,
+) -> Score:
+    """`document_completion` of several fits, each with topics and an alpha of its own: pairs."""
     require_integers(num_sweeps=num_sweeps)
     require_integers(0, burn_in=burn_in)
-    has_fits = isinstance(topics, list | tuple) and len(topics) and np.ndim(topics[0]) == 2
-    fits = list(topics) if has_fits else [topics]
-    inputs = [check_inputs(table, alpha, documents) for table in fits]
+    inputs = [check_inputs(table, alpha, documents) for table, alpha in fits]
     tables = tuple(table for table, _ in inputs)
     _, corpus = inputs[0]
     size = max(table.alpha.size for table in tables)

@@ -32,7 +32,9 @@ from vijax.fitting.chunks import (
     run_chunks,
 )
 from vijax.fitting.fit_arguments import (
+    Combine,
     check_batches,
+    check_combine,
     check_enough,
     check_hyper,
     check_process,
@@ -44,8 +46,8 @@ from vijax.fitting.fit_arguments import (
     warn_of_many_devices,
 )
 from vijax.fitting.judge import Judge
-from vijax.fitting.loop import run_chunk
-from vijax.fitting.restarts import Many, many, update_runs, warn_of_equal_starts
+from vijax.fitting.loop import run_chunk, run_chunk_in_turn, takes_turns
+from vijax.fitting.restarts import Many, many, runs_to_average, update_runs, warn_of_equal_starts
 from vijax.fitting.result import Fit
 from vijax.fitting.resumed import first_state, resume_state
 from vijax.fitting.room import check_room
@@ -78,6 +80,7 @@ def fit(
     state: State | None = None,
     hyper: Mapping[str, Any] | None = None,
     restarts: Size = 1,
+    combine: Combine = "best",
     callbacks: Sequence[Callback] = (),
     steps_per_chunk: int | None = None,
     tol: Positive | None = None,
@@ -109,7 +112,12 @@ def fit(
         compiled program serves all values.
       restarts: number of runs from different starts, side by side on the same batches. The run with
         the best objective is returned (callbacks see the best so far); `fit.trace["restart_elbo"]`
-        has the objectives of all, of shape (steps, restarts). Memory grows with this number.
+        has the objectives of all, of shape (steps, restarts). Memory and time grow with this
+        number. For documents on a processor the runs take turns of some steps.
+      combine: what several runs are for. "best" keeps the run with the best objective. "average"
+        keeps all (`Fit.runs`): topics and posterior are those of the best, and `Fit.score` and
+        `Fit.transform` average the predictions of all, for models of topics (`lda`). Two runs
+        predict held-out words better than one of the same time, unless that is short.
       callbacks: called between chunks with a `Progress`; one that returns true stops the run.
       steps_per_chunk: steps in one compiled call; progress is shown between calls. None takes 50 on
         full data and 10 on minibatches. Without callbacks, fast chunks grow: up to 500 steps on
@@ -181,6 +189,7 @@ def fit(
         loader = _wrapped_loader(alg, source)
         total = count_steps(num_epochs, num_steps, loader)
         _check_run(alg, loader, total, restarts, hyper, state)
+        check_combine(combine, restarts, alg.spec.model)
         runs = _Runs.from_algorithm(alg, restarts, hyper)
         state = _start_state(runs, mesh, loader, key_init, state)
         rule = None
@@ -202,7 +211,8 @@ def fit(
         device_data = _put_data(loader, placement, state, total)
         chunks = Chunks(alg, advance, loader, pace, total, rule, placement, device_data)
         status, traces = run_chunks(chunks, state, callbacks, max_bad_steps)
-        best_state, trace = best_run(placement.plain_state(chunks.state), concatenate(traces))
+        all_runs = placement.plain_state(chunks.state)
+        best_state, trace = best_run(all_runs, concatenate(traces))
     result = Fit(
         alg,
         best_state,
@@ -212,6 +222,7 @@ def fit(
         vocabulary=loader_words(source),
         columns=find_names(data, source),
         data_place=chunks.data_place,
+        runs=runs_to_average(all_runs, combine),
     )
     result = _check_bound(result, loader, key_run)
     if throw and result.status in FAILED:
@@ -271,8 +282,8 @@ def _put_data(
 
 
 class _Runs(NamedTuple):
-    """The runs of a fit, side by side. Programs refer to their algorithms weakly: hold the runs to the
-    last step.
+    """The runs of a fit, side by side or in turn. Programs refer to their algorithms weakly: hold
+    the runs to the last step.
 
     Attributes:
       shared: one run, of the algorithm whose constants are arguments: models that differ in them
@@ -281,6 +292,7 @@ class _Runs(NamedTuple):
       restarts: their number.
       constants: the points that no step changes.
       points: all points, as the caller has them.
+      in_turn: True where each takes a few steps before the next does, and not all at each step.
     """
 
     shared: Algorithm
@@ -288,31 +300,30 @@ class _Runs(NamedTuple):
     restarts: int
     constants: Hyper
     points: Hyper
+    in_turn: bool
 
     @classmethod
     def from_algorithm(cls, alg: Algorithm, restarts: int, hyper: Hyper | None) -> _Runs:
         """The runs of an algorithm, with these values in place of some of the model's points."""
         shared, constants = generalize(alg)
         points = tree.as_arrays({**alg.spec.model.hyper, **(hyper or {})})
-        return cls(shared, _side_by_side(shared, restarts), restarts, constants, points)
+        in_turn = restarts > 1 and takes_turns(alg.spec.model)
+        return cls(shared, _side_by_side(shared, restarts), restarts, constants, points, in_turn)
 
     def placed(self, placement: OneDevice | ManyDevices, loader: Loader) -> _Runs:
         """The runs as the devices compute them."""
         shared = placement.adapt_algorithm(self.shared, loader)
         if shared is self.shared:
             return self
-        return self._replace(shared=shared, program=_side_by_side(shared, self.restarts))
+        program = _side_by_side(shared, self.restarts)
+        return self._replace(shared=shared, program=program, in_turn=False)
 
     def advance_by(self, length: int, key: PRNGKeyArray, max_bad_steps: int) -> Advance:
         """The function that runs a chunk of at most `length` steps."""
-        return functools.partial(
-            run_chunk,
-            self.program.step,
-            length,
-            key,
-            self.constants,
-            max_bad_steps=max_bad_steps,
-        )
+        run = functools.partial(run_chunk, self.program.step)
+        if self.in_turn:
+            run = functools.partial(run_chunk_in_turn, self.shared.step)
+        return functools.partial(run, length, key, self.constants, max_bad_steps=max_bad_steps)
 
 
 def _side_by_side(alg: Algorithm, restarts: int) -> Algorithm:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from typing import Any
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -134,8 +134,24 @@ def check_restarts(restarts: int, state: Any) -> None:
         raise ValueError(f"restarts: expected {len(state.recent)}, as in `state`, got {restarts}.")
     raise ValueError(
         f"restarts: expected 1 where a run goes on from `state`, got {restarts}. Leave one of "
-        "them out, or give the `whole` of a callback's last Progress."
+        "them out, or give the `whole` of a callback's last Progress; fits with "
+        'combine="average" keep it: state=fit.runs.'
     )
+
+
+Combine = Literal["best", "average"]
+"""What several runs are for: the best is kept, or their predictions are averaged."""
+
+
+def check_combine(combine: str, restarts: int, model: Model) -> None:
+    """Raises ValueError where the predictions of the runs cannot be averaged."""
+    choices = get_args(Combine)
+    require(combine in choices, "combine", " or ".join(map(repr, choices)), repr(combine))
+    if combine == "best":
+        return
+    model.answer("average")
+    remedy = "Two are enough: restarts=2."
+    require(restarts > 1, "restarts", '2 or more with combine="average"', restarts, remedy)
 
 
 def check_hyper(hyper: Any, model: Model, state: Any) -> None:

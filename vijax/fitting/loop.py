@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -16,9 +17,9 @@ from jaxtyping import Array, Bool, Int, PRNGKeyArray, PyTree
 from vijax.contract.batch import Minibatch
 from vijax.contract.general import drop_points, with_points
 from vijax.contract.intake import check_fits
-from vijax.contract.model import Hyper
+from vijax.contract.model import Hyper, Model
 from vijax.data.loader import ArrayLoader, Loader
-from vijax.fitting.restarts import update_runs
+from vijax.fitting.restarts import Many, update_runs
 from vijax.fitting.step_infos import InfoTables
 from vijax.inference.state import Info, State
 from vijax.inference.stopping import CHECK_EVERY, observed
@@ -46,13 +47,13 @@ def run_chunk(
     length: int,
     key: PRNGKeyArray,
     points: Hyper,
-    state: State,
+    state: Any,
     batches: Minibatch,
     num_steps: Int[Array, ""] | np.int32,
     is_watched: bool = False,
     max_bad_steps: int = 10,
     is_queued: bool = False,
-) -> tuple[State, InfoTables, ChunkEnd]:
+) -> tuple[Any, InfoTables, ChunkEnd]:
     """Runs `num_steps` <= `length` steps; the randomness of step t is fold_in(key, t).
 
     The trip count is dynamic, so chunks of any number of steps share one executable: nothing
@@ -192,3 +193,118 @@ def stack(batches: Iterator[PyTree], length: int, count: int) -> PyTree:
         return table
 
     return jax.tree.map(stack_leaves, *[next(batches) for _ in range(count)])
+
+
+# --- several runs in turn -------------------------------------------------------------------------
+_Runs = tuple[State, Array, InfoTables]
+"""States, recent objectives and infos, each with a leading axis of runs."""
+
+
+def takes_turns(model: Model) -> bool:
+    """True where each run takes a few steps and then the next run the same steps, for documents on
+    a processor. A step of topics moves tables that fill the cache by themselves, and calls kernels
+    that take one run at a time: side by side it costs twice as much."""
+    return model.form.documents is not None and jax.default_backend() == "cpu"
+
+
+def run_chunk_in_turn(
+    step: Callable,
+    length: int,
+    key: PRNGKeyArray,
+    points: Hyper,
+    state: Any,
+    batches: Minibatch,
+    num_steps: Int[Array, ""] | np.int32,
+    is_watched: bool = False,
+    max_bad_steps: int = 10,
+    is_queued: bool = False,
+) -> tuple[Any, InfoTables, ChunkEnd]:
+    """`run_chunk` of several runs, with the step of a single run. Numbers are those of runs side by
+    side, up to rounding."""
+    make = lambda step_ref: step_jit(
+        partial(_chunk_in_turn, step_ref), static_argnums=(0, 6), donate_argnums=3
+    )
+    program = cached_program(step, ("chunk in turn",), make)
+    return program(
+        length,
+        key,
+        points,
+        state,
+        batches,
+        num_steps,
+        is_watched,
+        np.int32(max_bad_steps),
+        np.bool_(is_queued),
+    )
+
+
+def _chunk_in_turn(
+    step_ref: weakref.ref[Callable],
+    length: int,
+    key: PRNGKeyArray,
+    points: Hyper,
+    state: Many,
+    batches: Minibatch,
+    num_steps: Int[Array, ""],
+    is_watched: bool,
+    max_bad_steps: Int[Array, ""],
+    is_queued: Bool[Array, ""],
+) -> tuple[Many, InfoTables, ChunkEnd]:
+    step: Any = step_ref()
+    num_steps = jnp.where(is_queued & (state.bad_steps >= max_bad_steps), 0, num_steps)
+    restarts = len(state.recent)
+    look = look_every(all(x.shape[0] == 1 for x in jax.tree.leaves(batches)))
+
+    @jax.jit  # so that it is traced once, though it is called for its shapes and for its numbers
+    def take_step(run: Int[Array, ""], i: Array, state: State) -> tuple[State, Info]:
+        batch = jax.tree.map(lambda x: x[jnp.minimum(i, x.shape[0] - 1)], batches)
+        keys = jax.random.split(jax.random.fold_in(fused_key(key), state.step), restarts)
+        state, info = step(keys[run], with_points(state, points), batch)
+        return drop_points(state, points), info._replace(per_group=None)
+
+    def take_turn(run: Int[Array, ""], begin: Array, end: Array, whole: _Runs) -> _Runs:
+        """The runs after one of them has taken the steps from `begin` to `end`."""
+        one_state, one_recent, one_tables = jax.tree.map(lambda x: x[run], whole)
+
+        def body(i: Array, carry: tuple[State, Array, InfoTables]) -> Any:
+            state, recent, tables = carry
+            state, info = take_step(run, i, state)
+            recent = jnp.append(recent[1:], info.elbo.astype(recent.dtype))
+            return state, recent, tables.with_row(i, info)
+
+        moved_run = jax.lax.fori_loop(begin, end, body, (one_state, one_recent, one_tables))
+        return jax.tree.map(lambda all_runs, x: all_runs.at[run].set(x), whole, moved_run)
+
+    def has_next(carry: tuple[Array, Array, _Runs]) -> Array:
+        i, common_step, runs = carry
+        bad_steps = jnp.min(runs[0].bad_steps)
+        is_good = (i == 0) | (common_step % look != 0) | (bad_steps < max_bad_steps)
+        return (i < num_steps) & is_good
+
+    def take_round(carry: tuple[Array, Array, _Runs]) -> tuple[Array, Array, _Runs]:
+        """All runs to the next step at which bad runs may end the chunk."""
+        i, common_step, runs = carry
+        end = jnp.minimum(i + look - common_step % look, num_steps)
+        runs = jax.lax.fori_loop(
+            0, restarts, lambda run, whole: take_turn(run, i, end, whole), runs
+        )
+        return end, common_step + (end - i), runs
+
+    first_run = jax.eval_shape(lambda states: jax.tree.map(lambda x: x[0], states), state.states)
+    info = jax.eval_shape(take_step, jnp.int32(0), jnp.int32(0), first_run)[1]
+    tables = jax.tree.map(
+        lambda x: jnp.broadcast_to(x, (restarts, *x.shape)), InfoTables.empty(length, info)
+    )
+    begin = jnp.int32(0), state.step, (state.states, state.recent, tables)
+    num_run, last_step, (states, recent, tables) = jax.lax.while_loop(has_next, take_round, begin)
+    result, table = Many(states, last_step, recent), _with_last_axis(tables, restarts)
+    if is_watched:
+        result = _observe(result, table.infos().elbo, num_run)
+    return result, table, ChunkEnd(num_run, result.bad_steps)
+
+
+def _with_last_axis(tables: InfoTables, restarts: int) -> InfoTables:
+    """Tables of runs, with the runs along an axis of each number, as of runs side by side."""
+    kinds = tuple(((restarts, *shape), dtype) for shape, dtype in tables.kinds)
+    tables_of_runs = tuple(jnp.moveaxis(table, 0, 2) for table in tables.tables)
+    return dataclasses.replace(tables, tables=tables_of_runs, kinds=kinds)

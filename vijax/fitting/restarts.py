@@ -113,6 +113,20 @@ def best_state(state: State | Many) -> State:
     return _select(state.states, best(state)) if isinstance(state, Many) else state
 
 
+def each_state(state: Many) -> list[State]:
+    """The states of all runs, that of the best first."""
+    first = best(state)
+    order = [first, *(i for i in range(len(state.recent)) if i != first)]
+    return [_select(state.states, i) for i in order]
+
+
+def runs_to_average(state: State | Many, combine: str) -> Many | None:
+    """The runs over which predictions are averaged; None where the best of them is kept."""
+    if combine == "average" and isinstance(state, Many):
+        return state
+    return None
+
+
 class EqualStartsWarning(UserWarning):
     """Several runs begin at the same place, and are one run."""
 

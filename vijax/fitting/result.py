@@ -20,12 +20,14 @@ from vijax.data.schema.named_columns import Names, order_by_names
 from vijax.data.schema.schema import Schema
 from vijax.families import Family, Point, Product
 from vijax.fitting import judge
+from vijax.fitting.restarts import Many, each_state
 from vijax.fitting.status import skipped_text
 from vijax.fitting.to_arviz import to_arviz
 from vijax.inference.compose import Algorithm
 from vijax.inference.state import State, bad_variables
 from vijax.predict import predictive
 from vijax.predict import summary as summaries
+from vijax.predict.averaged import average_shares
 from vijax.predict.questions import infer, infer_documents, read_locals, read_shares
 from vijax.xla import keys
 
@@ -46,6 +48,8 @@ class Fit(NamedTuple):
       columns: the names of the columns of the fitted tables in memory: new tables are read by them.
         None for arrays.
       data_place: a sentence on data that lay on the device; "" where batches came from the host.
+      runs: the states of all runs of `vijax.fit(..., combine="average")`, over which `score` and
+        `transform` average; `vijax.fit(..., state=fit.runs)` resumes them. None for other fits.
     """
 
     alg: Algorithm
@@ -57,6 +61,7 @@ class Fit(NamedTuple):
     vocabulary: tuple[str, ...] | None = None
     columns: Names | None = None
     data_place: str = ""
+    runs: Many | None = None
 
     def __repr__(self) -> str:
         return describe.fit_text(self)
@@ -74,6 +79,15 @@ class Fit(NamedTuple):
     def posterior(self) -> Product:
         """q of the globals, by variable name."""
         return self.state.posterior.plain()
+
+    @property
+    def members(self) -> tuple[Fit, ...]:
+        """The fits over which `score` and `transform` average, the better one first; of a fit that
+        averages over none, itself alone."""
+        if self.runs is None:
+            return (self,)
+        single = self._replace(runs=None)
+        return tuple(single._replace(state=state) for state in each_state(self.runs))
 
     @property
     def num_skipped(self) -> int:
@@ -439,7 +453,9 @@ class Fit(NamedTuple):
         batch_size: int = 1024,
         progress: Callable[[int], Any] | None = None,
     ) -> Float[np.ndarray, "docs K"]:
-        """Expected topic proportions of documents, in their order, at the posterior.
+        """Expected topic proportions of documents, in their order, at the posterior. Fits with
+        `combine="average"` average the proportions of all runs, moved to the topics of the better
+        one (`vijax.predict.averaged`).
 
         Args:
           documents: anything `vijax.data.read` reads. Words of the fit are recognised by name;
@@ -460,16 +476,24 @@ class Fit(NamedTuple):
         expected = f"the {num_words} words of the training vocabulary"
         remedy = "Relabel them with vijax.data.with_vocabulary(corpus, training vocabulary)."
         require(corpus.vocab_size == num_words, "documents", expected, corpus.vocab_size, remedy)
-        return infer_documents(
-            read_shares,
-            spec,
-            self.state.hyper,
-            self.posterior,
-            corpus,
-            key,
-            batch_size,
-            progress,
-        )
+        members = self.members
+        last_tells = [*[None] * (len(members) - 1), progress]
+        shares = [
+            infer_documents(
+                read_shares,
+                spec,
+                member.state.hyper,
+                member.posterior,
+                corpus,
+                key,
+                batch_size,
+                tell,
+            )
+            for member, tell in zip(members, last_tells, strict=True)
+        ]
+        if self.runs is None:
+            return shares[0]
+        return average_shares(shares, [member._topics().mean() for member in members])
 
     def locals(self, data: Any, *, key: PRNGKeyArray) -> PyTree:
         """The optimised locals of data at the posterior. For models made by `energy_model` they are
@@ -500,7 +524,7 @@ class Fit(NamedTuple):
 
     def score(self, documents: Any, *, key: PRNGKeyArray) -> Any:
         """Held-out score with its standard error, by the usual measure of the model: document
-        completion for LDA.
+        completion for LDA. Fits with `combine="average"` average the predictions of all runs.
 
         Raises:
           ValueError: the model has no such measure.
@@ -514,7 +538,11 @@ class Fit(NamedTuple):
             data = self.in_words(data)
         elif model.by_entry is None:
             data = cast_for_score(model, order_by_names(self.columns, data))
-        return score(self.state.hyper, self.estimates, data, key)
+        if self.runs is None:
+            return score(self.state.hyper, self.estimates, data, key)
+        members = self.members
+        hypers = [member.state.hyper for member in members]
+        return model.answer("average")(hypers, [member.estimates for member in members], data, key)
 
     def predict(self, inputs: Any, **how: Any) -> Any:
         """Mean and variance, (T,) each, of the predictors of a Gaussian process or a GLM at new

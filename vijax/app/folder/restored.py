@@ -21,7 +21,7 @@ from vijax.app.plan.plan import Plan
 from vijax.app.sources.listing import FittedRun
 from vijax.data.reading.checks import DataError
 from vijax.fitting.checkpoint import CheckpointError, OtherTreeError
-from vijax.fitting.restarts import best_state
+from vijax.fitting.restarts import best_state, runs_to_average
 from vijax.fitting.result import Fit
 
 REMEDY = (
@@ -58,7 +58,8 @@ def restore(folder: Path, plan: Plan) -> FittedRun:
     if newest is None:
         raise ConfigError(f"{folder}: nothing was saved yet; go on with it: vijax resume {folder}")
     words = tuple(plan.data.names) if config.listing.of_documents else None
-    fit = Fit(algorithm, best_state(newest.tree), {}, None, vocabulary=words)
+    runs = runs_to_average(newest.tree, config.fit.combine)
+    fit = Fit(algorithm, best_state(newest.tree), {}, None, vocabulary=words, runs=runs)
     return FittedRun(fit, plan.data, config.model, jax.random.key(config.fit.seed))
 
 

@@ -59,6 +59,7 @@ from vijax.files import own_folder, remove_leftovers
 from vijax.fitting import checkpoint
 from vijax.fitting.fit import Status, fit
 from vijax.fitting.interrupt import heard_while_busy
+from vijax.fitting.restarts import runs_to_average
 from vijax.fitting.result import Fit
 from vijax.fitting.status import SkippedStepsWarning, skipped_text
 from vijax.scale import on_mesh
@@ -338,6 +339,7 @@ def _fit(session: Session, callbacks: tuple[Any, ...]) -> Fit:
         batch_size=plan.batch_size,
         state=newest.tree if newest else growth.first_state(plan, say),
         restarts=config.fit.restarts,
+        combine=config.fit.combine,
         tol=config.fit.convergence,
         callbacks=callbacks,
         throw=False,
@@ -378,7 +380,8 @@ def _make_recorder(session: Session, has_score: bool) -> Recorder:
     config = plan.config
 
     def score(progress: Any) -> Any:
-        progress_fit = Fit(progress.alg, progress.state, {}, None)
+        runs = runs_to_average(progress.whole, config.fit.combine)
+        progress_fit = Fit(progress.alg, progress.state, {}, None, runs=runs)
         run = FittedRun(progress_fit, plan.data, config.model, held_out_score_key())
         return config.listing.score_test_data(run)
 

@@ -418,7 +418,12 @@ class FitConfig:
     precision: Literal["float32", "float64"] = setting(
         "float32", "precision of all numbers; Gaussian processes may need float64"
     )
-    restarts: int = argument_setting(fit, "restarts", suffix=", of which the best is kept")
+    restarts: int = argument_setting(fit, "restarts")
+    combine: Literal["best", "average"] = setting(
+        "best",
+        "what restarts are for: the best is kept; or scores and shares of topics are averages over "
+        "all, and topics those of the best (lda)",
+    )
     devices: int | str | None = setting(
         None,
         'devices over which each batch is split; "2x4" splits batches in 2 and tables of topics in '

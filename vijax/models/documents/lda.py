@@ -17,6 +17,7 @@ and the reported bound is the one at gamma_d = alpha + sum N."""
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -107,7 +108,10 @@ def lda(
             functools.partial(_cold, num_topics), solved_by=esteps.MixedMembership, is_linear=True
         ),
         queries=answers(
-            _generative(num_topics, int(vocab_size)), score=completion_score, transform=mean_shares
+            _generative(num_topics, int(vocab_size)),
+            score=completion_score,
+            average=average_score,
+            transform=mean_shares,
         ),
     )
 
@@ -137,6 +141,18 @@ def completion_score(hyper: Hyper, estimates: Estimates, data: Any, key: PRNGKey
     from vijax.evaluate import document_completion
 
     return document_completion(smoothed_topics(estimates), hyper["alpha"], data, key)
+
+
+def average_score(
+    hypers: Sequence[Hyper], estimates: Sequence[Estimates], data: Any, key: PRNGKeyArray
+) -> Any:
+    """Document completion by the average of several fits: each infers the shares of a document by
+    its own topics, and their probabilities of a word are averaged."""
+    from vijax.evaluate.completion import average_completion
+
+    tables = map(smoothed_topics, estimates)
+    alphas = (hyper["alpha"] for hyper in hypers)
+    return average_completion([*zip(tables, alphas, strict=True)], data, key)
 
 
 def smoothed_topics(estimates: Estimates) -> Float[Array, "K V"]:
