@@ -173,7 +173,7 @@ def test_the_mode_is_that_of_lme4():
     sums = host_sums(
         {"y": PENICILLIN, "plate": plate, "sample": sample}, "y ~ 1 + (1 | plate) + (1 | sample)"
     )
-    marginal = interpolated._Marginal(sums, lambda b, sigma, ratios: 0.0)
+    marginal = interpolated._Marginal(interpolated.NormalSums(sums), lambda b, sigma, ratios: 0.0)
     mode, _ = marginal.mode(np.full(2, interpolated.START))
     np.testing.assert_allclose(np.exp(mode), [1.539675554, 3.512518860], rtol=2e-3)
     profile = interpolated.Profile.from_sums(sums, np.array([1.539675554, 3.512518860]))
@@ -212,7 +212,7 @@ def test_between_its_points_the_likelihood_is_exact(formula, table, begin_at_zer
     model = vi.glmm(formula, table)
     near_mode = NearMode(model.density_form)
     sums, size = near_mode.host_sums(model.data), len(begin_at_zero)
-    near = interpolated.near_mode(sums, near_mode._log_prior(), size)
+    near = interpolated.near_mode(interpolated.NormalSums(sums), near_mode.log_prior(), size)
     rows = {name: x[0] for name, x in near.rows.items()}
     assert rows["is_even"].astype(bool).tolist() == begin_at_zero
     narrow = {name: jnp.asarray(x, jnp.float32) for name, x in rows.items()}

@@ -223,7 +223,7 @@ class Glmm(Answers, Model):
     def _draw_effects(self, values: Mapping[str, Any], key: Any) -> Sequence[Any]:
         """Effects of all groups of each factor, (S, groups, effects)."""
         near_mode = NearMode(self.density_form)
-        if len(self.design.factors) > 1 and near_mode.is_worth:
+        if near_mode.draws_on_host:
             return near_mode.draw_effects(
                 self.data, self.design.rows, self.weights, values, keys.seed(key)
             )

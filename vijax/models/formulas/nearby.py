@@ -1,5 +1,5 @@
-"""The density of a normal regression near its mode, from few factorisations. `vijax.auto` fits it
-where there are many groups."""
+"""The density of a regression near its mode, from few factorisations: of normal laws, and of
+log-concave ones with several factors. `vijax.auto` fits it where there are many groups."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from jaxtyping import Float
 from vijax.contract.batch import Nearby
 from vijax.models.energies.density import density
 from vijax.models.formulas.effects import interpolated
-from vijax.models.formulas.effects.crossed_normal import sparse_columns
+from vijax.models.formulas.effects.crossed_normal import row_sums, sparse_columns
 from vijax.models.formulas.effects.drawn_on_host import Unknowns, draw
+from vijax.models.formulas.effects.integrals import slopes_of_rows
+from vijax.models.formulas.effects.laplace_on_host import Columns, LaplaceRows, Slopes
 from vijax.models.formulas.effects.on_host import HostSums
 from vijax.models.formulas.form import (
     AUX,
@@ -26,6 +28,7 @@ from vijax.models.formulas.form import (
     FormFunction,
     interpolated_log_lik,
     log_prior,
+    row_log_liks,
 )
 from vijax.models.formulas.formula import Rows
 from vijax.xla.compiler import cached_program, quick_jit
@@ -35,13 +38,19 @@ FEWEST_EFFECTS = 200
 """Fewest effects of several factors for which interpolation pays."""
 FEWEST_GROUPS = 20_000
 """Fewest groups of one factor for which it pays."""
+MANY_EFFECTS = 1000
+"""Effects of laws that are not normal beyond which they are drawn on the host."""
+LOG_CONCAVE = ("bernoulli", "binomial", "poisson")
+"""Laws without parameters of their own whose rows are log-concave in the predictor."""
+LEAST_WEIGHT = 1e-10
+"""Least weight of a row, as a share of the largest, by which a slope is divided."""
 
 
 @dataclasses.dataclass(frozen=True)
 class NearMode:
     """The data of a regression -> its density near the mode of its posterior. None without an
-    interpolation: for laws that are not normal, correlated effects and few groups, and where an sd
-    may be zero.
+    interpolation: for laws with parameters, correlated effects and few groups, and where an sd may
+    be zero.
 
     Attributes:
       form: the density of the regression.
@@ -52,23 +61,41 @@ class NearMode:
     @property
     def is_worth(self) -> bool:
         """True if there are so many effects that the interpolation costs less than the density."""
-        effects = self.form.effects
-        if not self.form.is_plain_normal or not effects:
-            return False
-        if self.form.monotone or self.form.smooths:
+        form, effects = self.form, self.form.effects
+        if not effects or form.monotone or form.smooths:
             return False
         if max(max(term.blocks) for term in effects) > 1:
             return False
-        total = sum(term.groups * len(term.labels) for term in effects)
-        return total >= (FEWEST_EFFECTS if len(effects) > 1 else FEWEST_GROUPS)
+        if len(effects) == 1:
+            return form.is_plain_normal and self._num_effects >= FEWEST_GROUPS
+        is_possible = form.is_plain_normal or self.is_log_concave
+        return is_possible and self._num_effects >= FEWEST_EFFECTS
+
+    @property
+    def is_log_concave(self) -> bool:
+        """True for laws whose effects have Laplace's approximation on the host."""
+        form = self.form
+        has_more = form.parameters or form.facts or form.own_parameters
+        return form.law in LOG_CONCAVE and not has_more
+
+    @property
+    def draws_on_host(self) -> bool:
+        """True if effects are drawn on the host."""
+        if len(self.form.effects) < 2 or not self.is_worth:
+            return False
+        return self.form.is_plain_normal or self._num_effects >= MANY_EFFECTS
+
+    @property
+    def _num_effects(self) -> int:
+        return sum(term.groups * len(term.labels) for term in self.form.effects)
 
     def __call__(self, data: Mapping[str, Any]) -> Nearby | None:
         """The density near the mode."""
         if not self.is_worth:
             return None
-        sums = self.host_sums(data)
+        likelihood = self.likelihood(data)
         num_ratios = sum(len(term.labels) for term in self.form.effects)
-        interpolation = interpolated.near_mode(sums, self._log_prior(), num_ratios)
+        interpolation = interpolated.near_mode(likelihood, self.log_prior(), num_ratios)
         if interpolation is None:
             return None
         form = dataclasses.replace(self.form, constant=0.0)
@@ -80,21 +107,57 @@ class NearMode:
         )
         dtype = jnp.result_type(float)
         rows = {name: np.asarray(values, dtype) for name, values in interpolation.rows.items()}
+        places, of_what = "ratios of sds", "likelihood"
+        if self.is_log_concave:
+            places, of_what = "points", "Laplace approximation of the likelihood"
         sentence = (
-            f"The likelihood was computed at {interpolation.num_points} ratios of sds, in float64, "
+            f"The {of_what} was computed at {interpolation.num_points} {places}, in float64, "
             "and interpolated between them: at draws of q it is off by {error}."
         )
-        errors = _Errors(sums, interpolation, self.form)
+        errors = _Errors(likelihood, interpolation, self.form)
         return Nearby(
             model.log_density, rows, interpolation.level + self.form.constant, errors, sentence
         )
 
+    def likelihood(self, data: Mapping[str, Any]) -> interpolated.Likelihood:
+        """The marginal likelihood on the host."""
+        if self.is_log_concave:
+            return self.laplace_rows(data)
+        return interpolated.NormalSums(self.host_sums(data))
+
     def host_sums(self, data: Mapping[str, Any]) -> HostSums:
-        """The sums over rows on the host."""
-        effects = self.form.effects
-        counts = tuple(term.groups for term in effects)
-        widths = tuple(len(term.labels) for term in effects)
-        return HostSums(data, counts, widths)
+        """The sums over rows of a normal law on the host."""
+        widths = tuple(len(term.labels) for term in self.form.effects)
+        return HostSums(data, self._counts, widths)
+
+    def laplace_rows(self, data: Mapping[str, Any]) -> LaplaceRows:
+        """The rows of another law on the host."""
+        form = self.form
+        rows = {name: np.asarray(x[0], float) for name, x in data.items()}
+        rows["x"] = rows["x"].reshape(len(rows["y"]), len(form.labels))
+        offset = rows["offset"] + rows["x"] @ np.array(form.units.shift, float)
+        columns = Columns.from_rows(rows | {"offset": offset}, self._counts)
+        return LaplaceRows(columns, _slopes_on_host(form, rows))
+
+    @property
+    def _counts(self) -> tuple[int, ...]:
+        return tuple(term.groups for term in self.form.effects)
+
+    def _normal_near(
+        self, data: Mapping[str, Any], at: Unknowns
+    ) -> tuple[HostSums, Float[np.ndarray, " N"]]:
+        """The sums over rows, and weights, of the normal law of effects about their mode at the
+        mean of other unknowns; of a normal law its own."""
+        laplace = self.laplace_rows(data)
+        b, ratios = at.coefficients.mean(0), at.ratios.mean(0)
+        mode = laplace.mode_at(b, ratios)
+        weights = np.maximum(mode.weights, LEAST_WEIGHT * mode.weights.max())
+        y = mode.eta - laplace.columns.offset + mode.slopes / weights
+        by_row = {name: np.asarray(x[0], float) for name, x in data.items() if name[0] in "gz"}
+        groups = {name: x.astype(int) for name, x in by_row.items() if name.startswith("group")}
+        rows = {"x": laplace.columns.x, "y": y, "weight": weights}
+        sums = row_sums(by_row | groups | rows, self._counts)
+        return self.host_sums({name: x[None] for name, x in sums.items()}), weights
 
     def draw_effects(
         self,
@@ -112,7 +175,11 @@ class NearMode:
             sparse_columns(z / np.array(term.sizes), groups, term.groups)
             for term, z, groups in zip(form.effects, rows.z, rows.groups, strict=True)
         ]
-        first, others_flat = draw(self.host_sums(data), effects, weights, unknowns, seed)
+        if self.is_log_concave:
+            sums, weights = self._normal_near(data, unknowns)
+        else:
+            sums = self.host_sums(data)
+        first, others_flat = draw(sums, effects, weights, unknowns, seed)
         shapes = [(term.groups, len(term.labels)) for term in form.effects]
         ends = np.cumsum([math.prod(shape) for shape in shapes[1:]])[:-1]
         parts = [first, *np.split(others_flat, ends, axis=1)]
@@ -123,35 +190,60 @@ class NearMode:
             in_units.append(part.reshape(-1, *shape) * sds[:, None])
         return in_units
 
-    def _log_prior(self) -> interpolated.LogPrior:
+    def log_prior(self) -> interpolated.LogPrior:
         """The log prior of coefficients, sigma and ratios, with the logarithms of sds as
         variables."""
         form = self.form
         widths = np.cumsum([len(term.labels) for term in form.effects])[:-1]
         program = cached_program(form, "prior in float64", _log_prior_program)
 
-        def log_prior(b: np.ndarray, sigma: float, ratios: np.ndarray) -> float:
+        def at(b: np.ndarray, sigma: float, ratios: np.ndarray) -> float:
             values = {COEFFICIENTS + label: x for label, x in zip(form.labels, b, strict=True)}
             parts = np.split(ratios * sigma, widths)
             values |= {
                 SDS + term.name: part for term, part in zip(form.effects, parts, strict=True)
             }
+            if form.own_parameters:
+                values[AUX + "sigma"] = np.asarray(sigma)
             with enable_x64(True):
-                value = program(values | {AUX + "sigma": np.asarray(sigma)})
+                value = program(values)
             return float(value) + float(np.log(ratios * sigma).sum())
 
-        return log_prior
+        return at
 
 
 def _log_prior_program(form: Any) -> Callable[..., Any]:
-    return quick_jit(lambda values: form().log_prior(values))
+    return quick_jit(lambda values: log_prior(form(), values))
+
+
+def _slopes_on_host(form: Form, rows: Mapping[str, np.ndarray]) -> Slopes:
+    """The log likelihood of all rows, its slopes and curvatures in the predictors, in float64."""
+    program = cached_program(form, "slopes of rows in float64", _slopes_program)
+    with enable_x64(True):
+        facts = {name: jnp.asarray(rows[name]) for name in ("y", "trials", "weight")}
+
+    def slopes(eta: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        with enable_x64(True):
+            log_lik, slope, weights = program(facts, eta)
+        return float(log_lik), np.asarray(slope), np.asarray(weights)
+
+    return slopes
+
+
+def _slopes_program(form: Any) -> Callable[..., Any]:
+    def slopes(rows: Mapping[str, Any], eta: Any) -> tuple[Any, Any, Any]:
+        row_function = FormFunction(form(), row_log_liks)
+        slope, weights = slopes_of_rows(row_function, ({}, rows), eta)
+        return jnp.sum(row_function(({}, rows), eta)), slope, weights[:, 0, 0]
+
+    return quick_jit(slopes)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Errors:
     """Values at draws -> the exact log likelihood less the interpolated one."""
 
-    sums: HostSums
+    likelihood: interpolated.Likelihood
     interpolation: interpolated.Interpolation
     form: Form
 
@@ -159,21 +251,18 @@ class _Errors:
         rows = {name: x[0] for name, x in self.interpolation.rows.items()}
         errors = []
         for b, sigma, ratios in zip(*to_unknowns(self.form, values), strict=True):
-            profile = interpolated.Profile.from_sums(self.sums, ratios)
-            exact = -np.inf
-            if profile is not None:
-                exact = profile.log_lik(b, float(sigma), self.sums.count)
+            exact = self.likelihood.exact(b, float(sigma), ratios)
             approximation = float(interpolated.log_lik(rows, b, sigma, ratios, np))
             errors.append(exact - self.interpolation.level - approximation)
-        self.sums.forget()
+        self.likelihood.forget()
         return np.array(errors)
 
 
 def to_unknowns(form: Form, values: Mapping[str, Any]) -> Unknowns:
     """The unknowns beside the effects, at draws of the variables."""
-    sigma = np.asarray(values[AUX + "sigma"], float)
     columns = [np.asarray(values[COEFFICIENTS + label], float) for label in form.labels]
     sds = np.concatenate([np.asarray(values[SDS + term.name], float) for term in form.effects], 1)
+    sigma = np.asarray(values.get(AUX + "sigma", np.ones(len(sds))), float)
     return Unknowns(
         np.stack(columns, 1) if columns else np.zeros((len(sigma), 0)), sigma, sds / sigma[:, None]
     )

@@ -24,7 +24,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
 import numpy as np
@@ -135,7 +135,58 @@ class Interpolation(NamedTuple):
     num_points: int
 
 
-def near_mode(sums: HostSums, log_prior: LogPrior, size: int) -> Interpolation | None:
+class Likelihood(Protocol):
+    """A marginal likelihood on the host: of sums over rows (`NormalSums`), or by Laplace's
+    approximation (`laplace_on_host.LaplaceRows`). The attributes are those of `HostSums`."""
+
+    count: float
+    largest: np.ndarray
+    groups: np.ndarray
+    num_factorisations: int
+
+    def profile(self, ratios: Float[np.ndarray, " P"]) -> Profile | None:
+        """The likelihood at some ratios, as a function of coefficients and sigma."""
+
+    def prepare(self, ratios: Float[np.ndarray, " P"]) -> None:
+        """Called once with the ratios at the mode, before the points about it are computed."""
+
+    def exact(self, b: np.ndarray, sigma: float, ratios: np.ndarray) -> float:
+        """The log likelihood; -inf where it is not found."""
+
+    def forget(self) -> None:
+        """Frees what is kept for the next call."""
+
+
+class NormalSums:
+    """The marginal likelihood of a normal law, from sums over rows."""
+
+    def __init__(self, sums: HostSums):
+        self._sums = sums
+        self.count, self.largest, self.groups = sums.count, sums.largest, sums.groups
+
+    @property
+    def num_factorisations(self) -> int:
+        """Number of points so far."""
+        return self._sums.num_factorisations
+
+    def profile(self, ratios: Float[np.ndarray, " P"]) -> Profile | None:
+        """The likelihood at some ratios, as a function of coefficients and sigma."""
+        return Profile.from_sums(self._sums, ratios)
+
+    def prepare(self, ratios: Float[np.ndarray, " P"]) -> None:
+        """Nothing: the likelihood is quadratic in the coefficients."""
+
+    def exact(self, b: np.ndarray, sigma: float, ratios: np.ndarray) -> float:
+        """The log likelihood; -inf where it is not found."""
+        profile = self.profile(ratios)
+        return -np.inf if profile is None else profile.log_lik(b, sigma, self.count)
+
+    def forget(self) -> None:
+        """Frees what is kept for the next call."""
+        self._sums.forget()
+
+
+def near_mode(sums: Likelihood, log_prior: LogPrior, size: int) -> Interpolation | None:
     """The likelihood near the mode of the posterior, for `size` ratios. None if it needs too many
     points, if a few steps find no mode, if the posterior has no end, or if it does not determine
     the coefficients."""
@@ -150,6 +201,7 @@ def near_mode(sums: HostSums, log_prior: LogPrior, size: int) -> Interpolation |
     axes = [axis for axis in all_axes if axis is not None]
     if len(axes) < size or math.prod(axis.points for axis in axes) > MOST_POINTS:
         return None
+    sums.prepare(np.exp(mode))
     return _through_points(sums, np.exp(mode), axes)
 
 
@@ -213,12 +265,12 @@ class _Marginal:
     """The posterior of the logarithms of ratios, roughly: coefficients and sigma are integrated out
     under flat priors, times their prior density at their best values."""
 
-    def __init__(self, sums: HostSums, log_prior: LogPrior):
+    def __init__(self, sums: Likelihood, log_prior: LogPrior):
         self.sums, self._log_prior = sums, log_prior
 
     def __call__(self, phi: np.ndarray) -> float:
         """The log density; -inf if the coefficients are not determined."""
-        profile = Profile.from_sums(self.sums, np.exp(phi))
+        profile = self.sums.profile(np.exp(phi))
         if profile is None:
             return -math.inf
         sigma = profile.sigma(self.sums.count)
@@ -274,14 +326,14 @@ class _Marginal:
 
 
 def _through_points(
-    sums: HostSums, centre: Float[np.ndarray, " P"], axes: Sequence[Axis]
+    sums: Likelihood, centre: Float[np.ndarray, " P"], axes: Sequence[Axis]
 ) -> Interpolation | None:
     """Interpolation through the points of each ratio, less the likelihood at the centre."""
-    at_centre = Profile.from_sums(sums, centre)
+    at_centre = sums.profile(centre)
     # The first factor's ratios change last, then the second's: the costly products depend on them
     # alone.
     grid = itertools.product(*(axis.ratios() for axis in axes))
-    at_points = [Profile.from_sums(sums, np.array(ratios)) for ratios in grid]
+    at_points = [sums.profile(np.array(ratios)) for ratios in grid]
     counts = [axis.points for axis in axes]
     profiles = [profile for profile in at_points if profile is not None]
     if at_centre is None or len(profiles) < len(at_points):
@@ -296,7 +348,7 @@ def _through_points(
     }
     on_grid = {name: values.reshape(*counts, *values.shape[1:]) for name, values in parts.items()}
     rows = {name: _coefficients(values, len(counts)) for name, values in on_grid.items()}
-    sigma = math.sqrt(at_centre.squares / sums.count)
+    sigma = math.sqrt(at_centre.squares / sums.count) if sums.count else 1.0
     level = at_centre.log_lik(at_centre.best, sigma, sums.count)
     rows |= {"sigma": np.array(sigma), "count": np.array(sums.count)}
     for name in ("is_even", "centre", "reach"):

@@ -189,14 +189,14 @@ class HostSums:
         squares = self.squares - np.einsum("jdp,jdq->pq", self.of_first, explained)
         if not len(self.places):
             return Elimination(half, spread, np.zeros((0, 0)), self.of_rest, squares)
-        scaled = _blocks(roots) @ self.across
+        scaled = block_diagonal(roots) @ self.across
         schur = -(scaled.T.tocsr() @ scaled).toarray()
         schur[self.rest.row, self.rest.col] += self.rest.data
         of_rest = self.of_rest - self.across.T @ explained.reshape(-1, explained.shape[2])
         return Elimination(half, spread, schur, of_rest, squares)
 
 
-def _blocks(blocks: Float[np.ndarray, "J d d"]) -> Any:
+def block_diagonal(blocks: Float[np.ndarray, "J d d"]) -> Any:
     """The block diagonal matrix of these blocks, sparse."""
     count, d, _ = blocks.shape
     if d == 1:

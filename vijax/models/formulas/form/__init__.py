@@ -28,6 +28,7 @@ from vijax.models.formulas.form.likelihood import (
     eta_without_effects,
     interpolated_log_lik,
     log_lik,
+    row_log_liks,
     row_log_prob,
 )
 from vijax.models.formulas.form.log_prior import log_prior, prior_arguments
@@ -50,5 +51,6 @@ __all__ = [
     "log_prior",
     "make_form",
     "prior_arguments",
+    "row_log_liks",
     "row_log_prob",
 ]

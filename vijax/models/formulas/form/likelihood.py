@@ -87,7 +87,7 @@ def interpolated_log_lik(
 ) -> Float[Array, ""]:
     """Log likelihood of all rows near its mode, less a constant; `rows` are the rows that
     `interpolated.near_mode` returns."""
-    sigma = form.aux(values)["sigma"]
+    sigma = form.aux(values).get("sigma", 1.0)
     ratios = jnp.concatenate([values[SDS + term.name] for term in form.effects]) / sigma
     return interpolated.log_lik(rows, form.orthogonal_coefficients(values), sigma, ratios)
 
