@@ -36,10 +36,11 @@ class Case(NamedTuple):
       formula: as vijax and Bambi read it.
       family: its name there.
       read: R's expression of the table, or "" for one that is made.
-      fit: R's expressions of fits to `t`, by the name of the tool.
+      fit: R's expressions of fits of the formula `f` to `t`, by the name of the tool.
       factors: columns that are categories.
       groups: grouping factors of gpboost; none where it is not run.
       columns: columns of gpboost's fixed effects.
+      r_formula: the formula in R, where it is written otherwise there.
     """
 
     formula: str
@@ -49,6 +50,7 @@ class Case(NamedTuple):
     factors: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    r_formula: str = ""
 
 
 INTERCEPTS = "y ~ x + (1 | s) + (1 | d)"
@@ -59,8 +61,8 @@ CASES = {
         "gaussian",
         "lme4::sleepstudy",
         {
-            "lmer": "lmer(Reaction ~ Days + (Days | Subject), t)",
-            "glmmTMB": "glmmTMB(Reaction ~ Days + (Days | Subject), t, REML = TRUE)",
+            "lmer": "lmer(f, t)",
+            "glmmTMB": "glmmTMB(f, t, REML = TRUE)",
         },
         ("Subject",),
     ),
@@ -69,10 +71,11 @@ CASES = {
         "binomial",
         "lme4::cbpp",
         {
-            "glmer": "glmer(cbind(incidence, size - incidence) ~ period + (1 | herd), t, family = binomial)",
-            "glmmTMB": "glmmTMB(cbind(incidence, size - incidence) ~ period + (1 | herd), t, family = binomial)",
+            "glmer": "glmer(f, t, family = binomial)",
+            "glmmTMB": "glmmTMB(f, t, family = binomial)",
         },
         ("period", "herd"),
+        r_formula="cbind(incidence, size - incidence) ~ period + (1 | herd)",
     ),
     "epil": Case(
         "y ~ lbase * trt + lage + V4 + (1 | subject)",
@@ -80,8 +83,8 @@ CASES = {
         "within(MASS::epil, {lbase <- log(base / 4); lbase <- lbase - mean(lbase); "
         'lage <- log(age) - mean(log(age))})[, c("y", "lbase", "trt", "lage", "V4", "subject")]',
         {
-            "glmer": "glmer(y ~ lbase * trt + lage + V4 + (1 | subject), t, family = poisson)",
-            "glmmTMB": "glmmTMB(y ~ lbase * trt + lage + V4 + (1 | subject), t, family = poisson)",
+            "glmer": "glmer(f, t, family = poisson)",
+            "glmmTMB": "glmmTMB(f, t, family = poisson)",
         },
         ("trt", "subject"),
         ("subject",),
@@ -91,7 +94,7 @@ CASES = {
         "count ~ spp + mined + (1 | site)",
         "negativebinomial",
         'glmmTMB::Salamanders[, c("count", "spp", "mined", "site")]',
-        {"glmmTMB": "glmmTMB(count ~ spp + mined + (1 | site), t, family = nbinom2)"},
+        {"glmmTMB": "glmmTMB(f, t, family = nbinom2)"},
         ("spp", "mined", "site"),
     ),
     "grouseticks": Case(
@@ -100,8 +103,8 @@ CASES = {
         'within(lme4::grouseticks, {height <- (HEIGHT - mean(HEIGHT)) / 100; YEAR <- paste0("y", YEAR)})'
         '[, c("TICKS", "YEAR", "height", "BROOD", "INDEX", "LOCATION")]',
         {
-            "glmer": "glmer(TICKS ~ YEAR + height + (1 | BROOD) + (1 | INDEX) + (1 | LOCATION), t, family = poisson)",
-            "glmmTMB": "glmmTMB(TICKS ~ YEAR + height + (1 | BROOD) + (1 | INDEX) + (1 | LOCATION), t, family = poisson)",
+            "glmer": "glmer(f, t, family = poisson)",
+            "glmmTMB": "glmmTMB(f, t, family = poisson)",
         },
         ("YEAR", "BROOD", "INDEX", "LOCATION"),
         ("BROOD", "INDEX", "LOCATION"),
@@ -112,8 +115,8 @@ CASES = {
         "gaussian",
         'lme4::Pastes[, c("strength", "batch", "sample")]',
         {
-            "lmer": "lmer(strength ~ 1 + (1 | batch) + (1 | sample), t)",
-            "glmmTMB": "glmmTMB(strength ~ 1 + (1 | batch) + (1 | sample), t, REML = TRUE)",
+            "lmer": "lmer(f, t)",
+            "glmmTMB": "glmmTMB(f, t, REML = TRUE)",
         },
         ("batch", "sample"),
         ("batch", "sample"),
@@ -123,8 +126,8 @@ CASES = {
         "gaussian",
         "as.data.frame(nlme::Machines)",
         {
-            "lmer": "lmer(score ~ Machine + (Machine | Worker), t)",
-            "glmmTMB": "glmmTMB(score ~ Machine + (Machine | Worker), t, REML = TRUE)",
+            "lmer": "lmer(f, t)",
+            "glmmTMB": "glmmTMB(f, t, REML = TRUE)",
         },
         ("Machine", "Worker"),
     ),
@@ -134,8 +137,8 @@ CASES = {
         'within(lme4::VerbAgg, {y <- as.integer(r2 == "Y")})'
         '[, c("y", "Anger", "Gender", "btype", "situ", "id", "item")]',
         {
-            "glmer": f"glmer(y ~ Anger + Gender + btype + situ + (1 | id) + (1 | item), t, family = binomial, {FAST})",
-            "glmmTMB": "glmmTMB(y ~ Anger + Gender + btype + situ + (1 | id) + (1 | item), t, family = binomial)",
+            "glmer": f"glmer(f, t, family = binomial, {FAST})",
+            "glmmTMB": "glmmTMB(f, t, family = binomial)",
         },
         ("Gender", "btype", "situ", "id", "item"),
         ("id", "item"),
@@ -147,9 +150,9 @@ CASES = {
         'within(HSAUR3::toenail, {y <- as.integer(outcome != "none or mild")})'
         '[, c("y", "treatment", "time", "patientID")]',
         {
-            "glmer": "glmer(y ~ treatment * time + (1 | patientID), t, family = binomial)",
-            "glmer, 20 nodes": "glmer(y ~ treatment * time + (1 | patientID), t, family = binomial, nAGQ = 20)",
-            "glmmTMB": "glmmTMB(y ~ treatment * time + (1 | patientID), t, family = binomial)",
+            "glmer": "glmer(f, t, family = binomial)",
+            "glmer, 20 nodes": "glmer(f, t, family = binomial, nAGQ = 20)",
+            "glmmTMB": "glmmTMB(f, t, family = binomial)",
         },
         ("treatment", "patientID"),
         ("patientID",),
@@ -159,9 +162,7 @@ CASES = {
         "y ~ service + (1 | s) + (1 | d)",
         "gaussian",
         'within(lme4::InstEval, {service <- as.integer(service) - 1L})[, c("y", "service", "s", "d")]',
-        {
-            "lmer": "lmer(y ~ service + (1 | s) + (1 | d), t, control = lmerControl(calc.derivs = FALSE))"
-        },
+        {"lmer": "lmer(f, t, control = lmerControl(calc.derivs = FALSE))"},
         ("s", "d"),
         ("s", "d"),
         ("service",),
@@ -171,8 +172,8 @@ CASES = {
         "bernoulli",
         "",
         {
-            "glmer, nAGQ=0": f"glmer({INTERCEPTS}, t, family = binomial, nAGQ = 0, {FAST})",
-            "glmer": f"glmer({INTERCEPTS}, t, family = binomial, {FAST})",
+            "glmer, nAGQ=0": f"glmer(f, t, family = binomial, nAGQ = 0, {FAST})",
+            "glmer": f"glmer(f, t, family = binomial, {FAST})",
         },
         ("s", "d"),
         ("s", "d"),
@@ -265,7 +266,7 @@ def by_bambi(case: Case, path: Path) -> dict[str, Any]:
     model = bmb.Model(case.formula, table, family=case.family)
     options: dict[str, Any] = {"tune": 1000, "draws": 1000, "chains": 4, "cores": 1}
     data = model.fit(inference_method="nutpie", random_seed=1, **options)
-    names = [name for name in data.posterior.data_vars if "mu" != name]
+    names = [name for name in data.posterior.data_vars if name != "mu"]
     kept = [
         name for name in names if not any("__factor_dim" in x for x in data.posterior[name].dims)
     ]
@@ -315,16 +316,33 @@ R_SCRIPT = """
 suppressMessages({{library(lme4); try(library(glmmTMB), silent = TRUE)}})
 t <- read.csv("{path}")
 for (name in c({factors})) t[[name]] <- factor(t[[name]])
-spend <- function() {{ b <- proc.time(); m <<- suppressMessages({fit}); s <<- summary(m); e <- proc.time() - b; e[[1]] + e[[2]] }}
+f <- {formula}
+spend <- function() {{
+  begin <- proc.time()
+  m <<- suppressMessages({fit})
+  s <<- summary(m)
+  spent <- proc.time() - begin
+  spent[[1]] + spent[[2]]
+}}
 cold <- spend()
 again <- if (cold < 60) spend() else NA
-peak <- as.numeric(strsplit(grep("VmHWM", readLines("/proc/self/status"), value = TRUE), " +")[[1]][2]) / 2^20
-co <- if (inherits(m, "glmmTMB")) s$coefficients$cond else s$coefficients
-line <- function(n, a, b) cat("E", n, a, b, sep = "\\t", fill = FALSE, "\\n")
-for (i in seq_len(nrow(co))) line(rownames(co)[i], co[i, 1], co[i, 2])
-vc <- if (inherits(m, "glmmTMB")) VarCorr(m)$cond else VarCorr(m)
-for (g in names(vc)) {{ sd <- attr(vc[[g]], "stddev"); for (k in seq_along(sd)) line(paste0(names(sd)[k], "|", g, "_sigma"), sd[[k]], NaN);
-  r <- attr(vc[[g]], "correlation"); if (length(sd) > 1) for (a in 2:length(sd)) for (b in 1:(a - 1)) line(paste0("corr(", names(sd)[b], ", ", names(sd)[a], "|", g, ")"), r[a, b], NaN) }}
+status <- grep("VmHWM", readLines("/proc/self/status"), value = TRUE)
+peak <- as.numeric(strsplit(status, " +")[[1]][2]) / 2^20
+is_tmb <- inherits(m, "glmmTMB")
+coefficients <- if (is_tmb) s$coefficients$cond else s$coefficients
+groups <- if (is_tmb) VarCorr(m)$cond else VarCorr(m)
+line <- function(name, a, b) cat("E", name, a, b, "\\n", sep = "\\t")
+for (i in seq_len(nrow(coefficients))) {{
+  line(rownames(coefficients)[i], coefficients[i, 1], coefficients[i, 2])
+}}
+for (g in names(groups)) {{
+  sds <- attr(groups[[g]], "stddev")
+  for (k in seq_along(sds)) line(paste0(names(sds)[k], "|", g, "_sigma"), sds[[k]], NaN)
+  r <- attr(groups[[g]], "correlation")
+  for (a in seq_along(sds)) for (b in seq_len(a - 1)) {{
+    line(paste0("corr(", names(sds)[b], ", ", names(sds)[a], "|", g, ")"), r[a, b], NaN)
+  }}
+}}
 line("sigma", sigma(m), NaN)
 cat("T", cold, again, peak, sep = "\\t")
 """
@@ -333,7 +351,9 @@ cat("T", cold, again, peak, sep = "\\t")
 def by_r(case: Case, path: Path, tool: str) -> dict[str, Any]:
     """A fit by R, in this process' child."""
     factors = ", ".join(f'"{name}"' for name in case.factors)
-    script = R_SCRIPT.format(path=path, factors=factors, fit=case.fit[tool])
+    formula = case.r_formula or case.formula
+    fit = case.fit[tool]
+    script = R_SCRIPT.format(path=path, factors=factors, formula=formula, fit=fit)
     done = subprocess.run(["Rscript", "-e", script], capture_output=True, text=True)
     lines = [line.split("\t") for line in done.stdout.splitlines()]
     estimates = {x[1].strip(): (float(x[2]), float(x[3])) for x in lines if x[0] == "E"}
