@@ -150,7 +150,7 @@ class NearMode:
         mean of other unknowns; of a normal law its own."""
         laplace = self.laplace_rows(data)
         b, ratios = at.coefficients.mean(0), at.ratios.mean(0)
-        mode = laplace.mode_at(b, ratios)
+        mode = laplace.effect_mode(b, ratios)
         weights = np.maximum(mode.weights, LEAST_WEIGHT * mode.weights.max())
         y = mode.eta - laplace.columns.offset + mode.slopes / weights
         by_row = {name: np.asarray(x[0], float) for name, x in data.items() if name[0] in "gz"}
@@ -197,7 +197,7 @@ class NearMode:
         widths = np.cumsum([len(term.labels) for term in form.effects])[:-1]
         program = cached_program(form, "prior in float64", _log_prior_program)
 
-        def at(b: np.ndarray, sigma: float, ratios: np.ndarray) -> float:
+        def value(b: np.ndarray, sigma: float, ratios: np.ndarray) -> float:
             values = {COEFFICIENTS + label: x for label, x in zip(form.labels, b, strict=True)}
             parts = np.split(ratios * sigma, widths)
             values |= {
@@ -206,10 +206,10 @@ class NearMode:
             if form.own_parameters:
                 values[AUX + "sigma"] = np.asarray(sigma)
             with enable_x64(True):
-                value = program(values)
-            return float(value) + float(np.log(ratios * sigma).sum())
+                log_density = program(values)
+            return float(log_density) + float(np.log(ratios * sigma).sum())
 
-        return at
+        return value
 
 
 def _log_prior_program(form: Any) -> Callable[..., Any]:

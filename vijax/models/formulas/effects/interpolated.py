@@ -142,7 +142,10 @@ class Likelihood(Protocol):
     count: float
     largest: np.ndarray
     groups: np.ndarray
-    num_factorisations: int
+
+    @property
+    def num_factorisations(self) -> int:
+        """Number of points so far."""
 
     def profile(self, ratios: Float[np.ndarray, " P"]) -> Profile | None:
         """The likelihood at some ratios, as a function of coefficients and sigma."""
@@ -179,7 +182,9 @@ class NormalSums:
     def exact(self, b: np.ndarray, sigma: float, ratios: np.ndarray) -> float:
         """The log likelihood; -inf where it is not found."""
         profile = self.profile(ratios)
-        return -np.inf if profile is None else profile.log_lik(b, sigma, self.count)
+        if profile is None:
+            return -math.inf
+        return profile.log_lik(b, sigma, self.count)
 
     def forget(self) -> None:
         """Frees what is kept for the next call."""
@@ -348,7 +353,7 @@ def _through_points(
     }
     on_grid = {name: values.reshape(*counts, *values.shape[1:]) for name, values in parts.items()}
     rows = {name: _coefficients(values, len(counts)) for name, values in on_grid.items()}
-    sigma = math.sqrt(at_centre.squares / sums.count) if sums.count else 1.0
+    sigma = math.sqrt(at_centre.squares / (sums.count or 1.0))  # one where no errors are normal
     level = at_centre.log_lik(at_centre.best, sigma, sums.count)
     rows |= {"sigma": np.array(sigma), "count": np.array(sums.count)}
     for name in ("is_even", "centre", "reach"):

@@ -50,7 +50,7 @@ class Columns(NamedTuple):
       offset: a, (N,).
       x: X, (N, p).
       first: Z of the first factor, sparse, (N, J d).
-      others: Z of the others, sparse, (N, R).
+      remaining: Z of the others, sparse, (N, R).
       width: d, the effects of a group of the first factor.
       places: the index of the ratio of each effect, (J d + R,).
       groups: for each ratio the number of its effects.
@@ -59,7 +59,7 @@ class Columns(NamedTuple):
     offset: Float[np.ndarray, " N"]
     x: Float[np.ndarray, "N p"]
     first: Any
-    others: Any
+    remaining: Any
     width: int
     places: np.ndarray
     groups: np.ndarray
@@ -94,11 +94,11 @@ class Columns(NamedTuple):
 
     def times(self, effects: Float[np.ndarray, " q"]) -> Float[np.ndarray, " N"]:
         """Z u."""
-        return self.first @ effects[: self.num_first] + self.others @ effects[self.num_first :]
+        return self.first @ effects[: self.num_first] + self.remaining @ effects[self.num_first :]
 
     def transpose_times(self, rows: Any) -> Any:
         """Z' r."""
-        return np.concatenate([self.first.T @ rows, self.others.T @ rows])
+        return np.concatenate([self.first.T @ rows, self.remaining.T @ rows])
 
 
 class Curvature:
@@ -112,16 +112,16 @@ class Curvature:
         d = columns.width
         weighted = columns.first.T.multiply(weights).tocsr()
         first = sds[: columns.num_first]
-        own = _diagonal_blocks(weighted @ columns.first, d)
+        squares = _diagonal_blocks(weighted @ columns.first, d)
         by_group = first.reshape(-1, d)
-        blocks = np.eye(d) + by_group[:, :, None] * own * by_group[:, None]
+        blocks = np.eye(d) + by_group[:, :, None] * squares * by_group[:, None]
         self._roots = np.linalg.inv(np.linalg.cholesky(blocks))
         self._d = d
-        others = sds[columns.num_first :]
-        scaled = block_diagonal(self._roots * by_group[:, None]) @ (weighted @ columns.others)
-        self._across = scaled.multiply(others[None]).tocsr()
-        rest = columns.others.T.multiply(weights).tocsr() @ columns.others
-        dense = rest.multiply(others[None]).multiply(others[:, None]).toarray()
+        other_sds = sds[columns.num_first :]
+        scaled = block_diagonal(self._roots * by_group[:, None]) @ (weighted @ columns.remaining)
+        self._across = scaled.multiply(other_sds[None]).tocsr()
+        products = columns.remaining.T.multiply(weights).tocsr() @ columns.remaining
+        dense = products.multiply(other_sds[None]).multiply(other_sds[:, None]).toarray()
         dense -= _squares(self._across)
         dense[np.diag_indices_from(dense)] += 1.0
         self._factor = linalg.cholesky(dense, lower=True, overwrite_a=True, check_finite=False)
@@ -131,13 +131,15 @@ class Curvature:
     def solve(self, right: np.ndarray) -> np.ndarray:
         """H^-1 right, for one or more columns."""
         size = self._across.shape[0]
-        first = self._by_block(self._roots, right[:size])
+        first = self._multiply_blocks(self._roots, right[:size])
         reduced = right[size:] - self._across.T @ first
-        others = linalg.cho_solve((self._factor, True), reduced, check_finite=False)
-        first = first - self._across @ others
-        return np.concatenate([self._by_block(np.swapaxes(self._roots, 1, 2), first), others])
+        solution = linalg.cho_solve((self._factor, True), reduced, check_finite=False)
+        first = first - self._across @ solution
+        return np.concatenate(
+            [self._multiply_blocks(np.swapaxes(self._roots, 1, 2), first), solution]
+        )
 
-    def _by_block(self, blocks: np.ndarray, x: np.ndarray) -> np.ndarray:
+    def _multiply_blocks(self, blocks: np.ndarray, x: np.ndarray) -> np.ndarray:
         by_group = x.reshape(len(blocks), self._d, -1)
         return (blocks @ by_group).reshape(x.shape)
 
@@ -232,8 +234,8 @@ class LaplaceRows:
         self.columns, self.slopes = columns, slopes
         self.count = 0.0
         self.groups = columns.groups
-        start = self._at(np.zeros(columns.x.shape[1]), np.zeros(len(columns.places)), 0.0)
-        squares = [z.multiply(z).T @ start.weights for z in (columns.first, columns.others)]
+        start = self._place(np.zeros(columns.x.shape[1]), np.zeros(len(columns.places)), 0.0)
+        squares = [z.multiply(z).T @ start.weights for z in (columns.first, columns.remaining)]
         self.largest = np.zeros(len(columns.groups))
         np.maximum.at(self.largest, columns.places, np.concatenate(squares))
         self.num_factorisations = 0
@@ -251,9 +253,9 @@ class LaplaceRows:
             return None
         self._last, self._newton = mode, newton
         # In units of the curvature the maximum lies at shift / (1 + excess).
-        away = self._shift / (1 + self._excess)
-        best = mode.b + linalg.solve_triangular(newton.root.T, away, check_finite=False)
-        value = mode.log_joint - newton.curvature.half_log_det + 0.5 * float(self._shift @ away)
+        moves = self._shift / (1 + self._excess)
+        best = mode.b + linalg.solve_triangular(newton.root.T, moves, check_finite=False)
+        value = mode.log_joint - newton.curvature.half_log_det + 0.5 * float(self._shift @ moves)
         return Profile(-value - 0.5, 1.0, best, newton.root * np.sqrt(1 + self._excess))
 
     def prepare(self, ratios: Float[np.ndarray, " P"]) -> None:
@@ -285,12 +287,14 @@ class LaplaceRows:
         if self._newton is not None:
             start = start + self._newton.follow(b - self._last.b)
         try:
-            mode = self.mode_at(b, ratios, start)
+            mode = self.effect_mode(b, ratios, start)
         except (np.linalg.LinAlgError, FloatingPointError):
             return -math.inf
         return mode.log_joint - Curvature(self.columns, mode.weights, mode.sds).half_log_det
 
-    def mode_at(self, b: np.ndarray, ratios: np.ndarray, start: np.ndarray | None = None) -> Mode:
+    def effect_mode(
+        self, b: np.ndarray, ratios: np.ndarray, start: np.ndarray | None = None
+    ) -> Mode:
         """The mode of the effects given b."""
         if start is None:
             start = self._last.v
@@ -309,7 +313,7 @@ class LaplaceRows:
         self, b: np.ndarray, v: np.ndarray, ratios: np.ndarray, moves_b: bool
     ) -> tuple[Mode, _Newton]:
         """The mode of v, and of b if it moves. LinAlgError where the search does not end."""
-        place = self._at(b, v, ratios)
+        place = self._place(b, v, ratios)
         newton = self._newton or _Newton(self.columns, place)
         is_own, last = self._newton is None, math.inf
         for _ in range(MOST_STEPS):
@@ -339,12 +343,12 @@ class LaplaceRows:
     def _rise(self, place: Mode, db: np.ndarray, dv: np.ndarray, ratios: np.ndarray) -> Mode | None:
         """The place after a step that is halved until the density rises; None if it does not."""
         for size in 0.5 ** np.arange(12):
-            new = self._at(place.b + size * db, place.v + size * dv, ratios)
+            new = self._place(place.b + size * db, place.v + size * dv, ratios)
             if new.log_joint >= place.log_joint - 1e-11 * abs(place.log_joint):
                 return new
         return None
 
-    def _at(self, b: np.ndarray, v: np.ndarray, ratios: Any) -> Mode:
+    def _place(self, b: np.ndarray, v: np.ndarray, ratios: Any) -> Mode:
         columns = self.columns
         sds = np.broadcast_to(ratios, len(columns.groups))[columns.places]
         eta = columns.offset + columns.x @ b + columns.times(sds * v)
