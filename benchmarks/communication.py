@@ -208,7 +208,7 @@ LINKS = (
     Link("NVLink, 450 GB/s", 1024, 450e9, 450e9, (5e-6, 5e-6)),
     Link("nodes of 8 by NVLink, 100 Gbit/s a node", 8, 450e9, 12.5e9, (5e-6, 30e-6)),
 )
-MEMORY, ROUNDS, PASSES = 3e12, 20, 12
+MEMORY, ROUNDS, PASSES = 3e12, 20, 18
 """Bytes a second of the memory of an H100; rounds of mean field of a document; readings and
 writings of all K x V numbers at a step. A document's round reads the rows of its words, and no
 more: the least that it can take."""

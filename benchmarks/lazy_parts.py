@@ -26,7 +26,7 @@ from lazy import KEY, documents
 
 import vijax as vi
 from vijax.families.numeric.pathwise import sample_offset
-from vijax.models.documents.lda import likelihood_table
+from vijax.models.documents.likelihoods import likelihood_table
 from vijax.topics.own_words import OwnWords, _view_columns
 from vijax.xla.compiler import STEP, usable_options
 

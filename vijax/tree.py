@@ -195,7 +195,8 @@ LARGE = 1 << 14
 def _floats(a: PyTree) -> tuple[list[Array], list[Array]]:
     """The floating leaves: small ones and vectors, and large matrices."""
     floats = [x for x in jax.tree.leaves(a) if jnp.issubdtype(jnp.result_type(x), jnp.inexact)]
-    is_large = lambda x: jnp.ndim(x) > 1 and jnp.size(x) >= LARGE
+    on_cpu = jax.default_backend() == "cpu"  # elsewhere the look is part of other passes
+    is_large = lambda x: on_cpu and jnp.ndim(x) > 1 and jnp.size(x) >= LARGE
     return [x for x in floats if not is_large(x)], [x for x in floats if is_large(x)]
 
 

@@ -36,7 +36,7 @@ from vijax.inference.expectation import (
     laplace,
     vector_monte_carlo,
 )
-from vijax.models.documents.lda import likelihood_table
+from vijax.models.documents.likelihoods import likelihood_table
 
 SLOW = {"max_iters": 300, "tol": 1e-4}  # of curvatures far from that of the bound
 DRAWS = functools.partial(vector_monte_carlo, antithetic=True, matched=True)

@@ -106,6 +106,9 @@ class Family(abc.ABC):
     """Number of trailing event axes of each natural parameter, in field order."""
     discrete: ClassVar[bool] = False
     """True if x is discrete: then it has no pathwise derivative."""
+    block_axis: ClassVar[int | None] = None
+    """The axis along which the natural parameter may be cut, if there is one only and each of its
+    numbers is in its domain by itself."""
     exponential: ClassVar[bool] = True
     """True if the leaves are natural parameters; otherwise only an optimiser moves the family
     (`stationary`)."""

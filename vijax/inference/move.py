@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from vijax import tree
 from vijax.checks import require
 from vijax.contract.batch import Minibatch
-from vijax.families import Product
+from vijax.families import Family, Product
 from vijax.families.construction import is_proper
 from vijax.inference.bound import batch_reads, scaled_bound
 from vijax.inference.estimator import Reads
@@ -24,7 +24,8 @@ from vijax.inference.messages import Globals
 from vijax.inference.spec import Spec
 from vijax.inference.state import State
 from vijax.inference.step_size import Schedule, backtracking, by_share, no_lower
-from vijax.inference.update import retract
+from vijax.inference.update import Retraction, retract
+from vijax.xla.chunks import block_length, sum_blocks
 
 
 class StepResult(NamedTuple):
@@ -36,6 +37,7 @@ class StepResult(NamedTuple):
       next_size: the size that the next step's search begins with.
       non_finite: number of entries of all messages that are not finite.
       bad_variable: index of the first global whose message is not finite; -1 if none.
+      is_finite: True if all globals that moved are finite.
     """
 
     posterior: Product
@@ -49,14 +51,16 @@ class StepResult(NamedTuple):
     backtracks: Int[Array, ""]
     non_finite: Int[Array, ""]
     bad_variable: Int[Array, ""]
+    is_finite: Bool[Array, ""]
 
 
 class Trial(NamedTuple):
-    """The end of a step of some size."""
+    """The end of a step of some size; `is_finite` is True if the globals that moved are finite."""
 
     posterior: Product
     memory: PyTree
     retractions: Int[Array, ""]
+    is_finite: Bool[Array, ""]
 
 
 class _Setting(NamedTuple):
@@ -91,6 +95,7 @@ class _BlockMove(NamedTuple):
     size: Float[Array, ""]
     retractions: Int[Array, ""]
     backtracks: Int[Array, ""]
+    is_finite: Bool[Array, ""]
 
 
 def move(
@@ -113,6 +118,7 @@ def move(
         moves.append(block_move)
     retractions = functools.reduce(jnp.add, [block.retractions for block in moves])
     backtracks = functools.reduce(jnp.add, [block.backtracks for block in moves])
+    is_finite = functools.reduce(jnp.logical_and, [block.is_finite for block in moves])
     size = functools.reduce(jnp.minimum, [block.size for block in moves])
     next_size = size
     if isinstance(setting.rule, backtracking):
@@ -129,6 +135,7 @@ def move(
         backtracks=backtracks,
         non_finite=progress.non_finite,
         bad_variable=jnp.asarray(progress.bad_variable),
+        is_finite=is_finite,
     )
 
 
@@ -169,18 +176,19 @@ def _move_block(
 
     def step(size: Array) -> Trial:
         slopes = BoundSlopes(spec, q, reads, lambda stats: bound(stats, theta)[0])
-        return _trial(spec, q, prior, message.natural, size, progress.memory, slopes)
+        return _trial(setting, q, message.natural, size, progress.memory, slopes)
 
     def objective(q: Product) -> Float[Array, ""]:
         q = q.prepare()
         data_term = value(estimators, key_global, q, prior, damped, bound, theta, reads)
         return data_term - spec.penalty(q, state.hyper)
 
-    stay = Trial(q, progress.memory, jnp.zeros((), jnp.int32))
+    stay = Trial(q, progress.memory, jnp.zeros((), jnp.int32), jnp.array(True))
     trial, size, backtracks = _search_size(rule, step, objective, stay, rho)
     local = None if progress.local is None else message.aux.local
     progress = _Progress(trial.posterior, trial.memory, remembered, local, non_finite, bad)
-    return progress, _BlockMove(message, size, trial.retractions, backtracks)
+    block_move = _BlockMove(message, size, trial.retractions, backtracks, trial.is_finite)
+    return progress, block_move
 
 
 def _first_not_finite(bad: Any, messages: Product, names: Sequence[str]) -> Int[Array, ""]:
@@ -236,6 +244,10 @@ def _search_size(
     return rule.search(step, serves, stay, rho)
 
 
+_Updates = Callable[[Product, Product, Product], tuple[Retraction, PyTree]]
+"""(globals, their priors, their messages) -> the globals after their updates, and the memory."""
+
+
 class BoundSlopes(NamedTuple):
     """Gradients of the bound at the present globals, for updates that evaluate it several times
     (`Update.asks_again`).
@@ -258,9 +270,8 @@ class BoundSlopes(NamedTuple):
 
 
 def _trial(
-    spec: Spec,
+    setting: _Setting,
     q: Product,
-    prior: Product,
     natural: Product,
     size: Array,
     memory: PyTree,
@@ -268,7 +279,24 @@ def _trial(
 ) -> Trial:
     """The globals after a step of this size: those with a message are updated, and brought back
     into their domain."""
-    old, base = q.only(natural), prior.only(natural)
+    update = functools.partial(_update, setting.spec, size, memory, slopes)
+    old = q.only(natural)
+    retraction, memory = update(old, setting.prior.only(natural), natural)
+    checks = _check(setting, update, old, natural)
+    posterior = q.replace(retraction.posterior)
+    return Trial(posterior, memory, checks.retractions, checks.non_finite == 0)
+
+
+def _update(
+    spec: Spec,
+    size: Array,
+    memory: PyTree,
+    slopes: BoundSlopes,
+    old: Product,
+    base: Product,
+    natural: Product,
+) -> tuple[Retraction, PyTree]:
+    """The globals `old` after their updates, inside their domain; `base` are their priors."""
     proposals: dict[str, Any] = {}
     targets: dict[str, Any] = {}
     memory = dict(memory)
@@ -276,7 +304,7 @@ def _trial(
         update: Any = spec.update.choice(name)
         target = tree.add(old[name].with_naturals(base[name]), message)
         if update.asks_again:
-            expected = f"one that can move a {type(q[name]).__name__}"
+            expected = f"one that can move a {type(old[name]).__name__}"
             remedy = "It is for the sites of Gaussian predictors."
             require(name in slopes.reads, "update", expected, repr(update), remedy)
             reads, slope = slopes.reads[name], slopes.slope(name)
@@ -287,8 +315,52 @@ def _trial(
             proposals[name], memory[name] = proposal
         targets[name] = target
     safe = _safe_globals(spec, old, base, old.replace(targets))
-    retraction = retract(old.replace(proposals), old, safe, size)
-    return Trial(q.replace(retraction.posterior), memory, retraction.retractions)
+    return retract(old.replace(proposals), old, safe, size), memory
+
+
+class _Checks(NamedTuple):
+    """Numbers of parameters that were brought back into the domain, and that are not finite."""
+
+    retractions: Int[Array, ""]
+    non_finite: Int[Array, ""]
+
+
+def _check(setting: _Setting, update: _Updates, old: Product, natural: Product) -> _Checks:
+    """The checks of the globals after their updates.
+
+    Large tables are updated once more, block by block, for their checks alone: else XLA would write
+    a table of proposals, one of masks, and one of new globals that are not yet accepted."""
+
+    def check(old: Product, base: Product, natural: Product) -> _Checks:
+        retraction, _ = update(old, base, natural)
+        return _Checks(retraction.retractions, tree.count_non_finite(retraction.posterior))
+
+    def check_table(name: str) -> _Checks:
+        part = old.only([name])
+
+        def check_block(x: Array, base: Array, message: Array) -> _Checks:
+            return check(*(part.with_naturals([block]) for block in (x, base, message)))
+
+        (x,), (message,) = tree.parameters(part), tree.parameters(natural.only([name]))
+        base = lambda: tree.parameters(setting.spec.prior(setting.state.hyper)[name])[0]
+        axis: Any = old[name].block_axis
+        return sum_blocks(check_block, (axis, axis, axis), x, base, message)
+
+    tables = [name for name in natural if _is_table(setting.spec, name, old[name])]
+    small = [name for name in natural if name not in tables]
+    checks = [check_table(name) for name in tables]
+    if small:
+        checks.append(check(*(q.only(small) for q in (old, setting.prior, natural))))
+    return _Checks(*(functools.reduce(jnp.add, numbers) for numbers in zip(*checks, strict=True)))
+
+
+def _is_table(spec: Spec, name: str, q: Family) -> bool:
+    """True if a global is a table of several blocks, whose numbers move each by itself."""
+    axis = q.block_axis
+    if axis is None or not spec.update.choice(name).by_number:
+        return False
+    (x,) = tree.parameters(q)
+    return block_length(x.shape, axis) < x.shape[axis]
 
 
 def _safe_globals(spec: Spec, old: Product, base: Product, targets: Product) -> Product:

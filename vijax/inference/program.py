@@ -104,7 +104,8 @@ class Step(SpecFunction):
 
 def _accept(state: State, proposal: Proposal) -> State:
     """The proposed state where it is `ok`, else the one before."""
-    ok = proposal.ok
+    # The new state is written over the old one, once nobody reads that any more.
+    ok = ordering.await_numbers(proposal.ok, proposal.penalty, proposal.info.retractions)
     # The memory of wrappers stays as it was: it may be large, and is neither copied nor compared.
     accepted = ordering.select(
         ok, proposal.state._replace(beside={}), state._replace(beside={})

@@ -71,10 +71,12 @@ def propose(spec: Spec, key: PRNGKeyArray, state: State, batch: Minibatch) -> Pr
     penalty, penalty_grad = evaluate_penalty(spec, state, theta)
     theta_grad = _points_gradient(spec, key, state, batch, theta, result, penalty_grad)
     hyper, opt_state, too_far = ascend(spec, theta_grad, theta, state)
-    if spec.learn:  # the context follows the hyperparameters
+    renewed: PyTree = hyper
+    if spec.learn and spec.model.by_entry is not None:  # the context follows the hyperparameters
         result = result._replace(posterior=add_context(spec.model, hyper, result.posterior))
+        renewed = hyper, result.posterior
     non_finite = result.non_finite + tree.count_non_finite((result.message.value, theta_grad))
-    ok = (non_finite == 0) & ~too_far & tree.all_finite((result.posterior, hyper))
+    ok = (non_finite == 0) & ~too_far & result.is_finite & tree.all_finite(renewed)
     reads = batch_reads(spec, state, batch)
     bad_group = first_bad(result.message.aux.per_group, batch.weights, reads)
     info = _info(result, penalty, non_finite, bad_group, ok)

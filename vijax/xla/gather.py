@@ -79,6 +79,19 @@ def sum_over_rows(
     return total, jax.lax.stop_gradient(aux)
 
 
+def sum_with_gradients(
+    fn: RowFunction,
+    table: Float[Array, "words topics"],
+    shared: PyTree,
+    chunks: Sequence[Any],
+    key: PRNGKeyArray,
+    at_once: AtOnce | None = None,
+) -> tuple[tuple[Array, tuple[PyTree, ...]], tuple[Array, PyTree]]:
+    """The results of `sum_over_rows`, and the gradients in table and `shared`, for a custom
+    derivative of what the table is made of."""
+    return _forward(fn, at_once, table, shared, tuple(chunks), key)
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _sum_over_rows(fn, at_once, table, shared, groups, key):
     values_only = lambda results: results[0]

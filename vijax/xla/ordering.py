@@ -53,6 +53,18 @@ def delay(condition: Bool[Array, ""], done: PyTree) -> Bool[Array, ""]:
     return condition & ~never
 
 
+def await_numbers(condition: Bool[Array, ""], *numbers: Array) -> Bool[Array, ""]:
+    """The condition, which can be read only once these numbers are computed. XLA copies an array
+    that it is to change in place, unless the change waits for all that read the array.
+
+    >>> print(await_numbers(jnp.array(True), jnp.array(jnp.nan), jnp.array(2)))
+    True
+    """
+    for x in numbers:
+        condition = condition & ~((x < 0) & (x > 0))  # XLA does not see that this is always true
+    return condition
+
+
 def _is_worthwhile() -> bool:
     """True on a CPU. Of arrays that XLA splits over devices the first number would be gathered with
     all others."""

@@ -211,7 +211,7 @@ def test_one_svi_step_equals_scikit_learn(rng):
 def test_small_eta_makes_no_denormals_and_no_nan(rng):
     """E log beta reaches -1e3 at eta = 1e-3; likelihoods are floored at 1e-30, well above float32's
     denormals."""
-    from vijax.models.documents.lda import likelihood_table
+    from vijax.models.documents.likelihoods import likelihood_table
 
     concentration = jnp.where(jnp.asarray(rng.random((K, V))) < 0.5, 1e-3, 50.0)
     table, log_scale = likelihood_table(
@@ -224,7 +224,7 @@ def test_small_eta_makes_no_denormals_and_no_nan(rng):
 
 def test_likelihoods_are_right_down_to_the_floor():
     """A topic 1e-6 or 1e-26 times as likely as a word's best keeps its likelihood."""
-    from vijax.models.documents.lda import likelihood_table
+    from vijax.models.documents.likelihoods import likelihood_table
 
     log_topics = jnp.array([[-2.0], [-15.0], [-62.0], [-300.0]])
     for stats in (vi.Dirichlet.Stats(log_topics), TransposedDirichlet.Stats(log_topics.T)):

@@ -67,6 +67,7 @@ class TransposedDirichlet(Family):
 
     Stats: ClassVar[type[tuple]] = TransposedDirichletStats
     event_ndims: ClassVar[tuple[int, ...]] = (2,)
+    block_axis: ClassVar[int | None] = 0
 
     def plain(self) -> Dirichlet:
         return Dirichlet(self.concentration.T)

@@ -42,6 +42,7 @@ from vijax.families.numeric.pathwise import (
     log_gamma_from_offset,
     sample_offset,
 )
+from vijax.xla.chunks import block_length, sum_blocks
 
 
 class DirichletStats(NamedTuple):
@@ -73,6 +74,7 @@ class Dirichlet(Family):
 
     Stats: ClassVar[type[tuple]] = DirichletStats
     event_ndims: ClassVar[tuple[int, ...]] = (1,)
+    block_axis: ClassVar[int | None] = -1
 
     @classmethod
     def from_concentration(cls, concentration: Any) -> Self:
@@ -171,8 +173,7 @@ class Dirichlet(Family):
 
     def sample_stats(self, key: PRNGKeyArray, shape: tuple[int, ...] = ()) -> DirichletStats:
         offset = sample_offset(key, self.concentration, shape)
-        log_x, _ = normalized_gammas(self.concentration, offset)
-        return DirichletStats(log_x)
+        return DirichletStats(log_normalized_gammas(self.concentration, offset))
 
     def pathwise_sample(
         self, key: PRNGKeyArray
@@ -236,6 +237,21 @@ def normalized_gammas(
     return log_gamma_from_offset(c, offset - largest) - jnp.log(total), scaled / total
 
 
+def log_normalized_gammas(
+    c: Float[Array, "*batch v"], offset: Float[Array, "*shape_batch v"]
+) -> Float[Array, "*shape_batch v"]:
+    """log x of `normalized_gammas`; of large tables block by block."""
+    if block_length(c.shape, -1) == c.shape[-1] or c.shape != offset.shape:
+        return normalized_gammas(c, offset)[0]
+    largest = lax.stop_gradient(jnp.max(offset, axis=-1, keepdims=True))
+
+    def add_gammas(c: Array, offset: Array) -> Array:
+        return _sum_of_draws((c + 2 / 3) * jnp.exp(offset - largest))
+
+    total = sum_blocks(add_gammas, (-1, -1), c, offset)
+    return log_gamma_from_offset(c, offset - largest) - jnp.log(total)
+
+
 def _sum_of_draws(x: Float[Array, "*batch v"], axis: int = -1) -> Float[Array, "*batch 1"]:
     """The sum over the event axis, the last or the second to last, as a product with ones.
 
@@ -292,30 +308,41 @@ def dirichlet_divergence(
     1.394e-06
     """
     c, c2 = jnp.broadcast_arrays(c, c2)
-    total, total2, change = (jnp.sum(x, axis=-1) for x in (c, c2, c2 - c))
-    largest = c > 0.5 * total[..., None]  # one component at most
-    shares = c2 * share_excess(c, c2, (change / total)[..., None], (total2 / total)[..., None])
-    remainders = jnp.where(largest, 0.0, special.stirling_divergence(c, c2))
+    total, total2, change = sum_blocks(_totals, (-1, -1), c, c2)
+    shift, growth = change / total, total2 / total
+
+    def terms(c: Array, c2: Array) -> tuple[Array, Array]:
+        largest = c > 0.5 * total[..., None]  # one component at most
+        shares = c2 * share_excess(c, c2, shift[..., None], growth[..., None])
+        remainders = jnp.where(largest, 0.0, special.stirling_divergence(c, c2))
+        return jnp.sum(shares + remainders, axis=-1), jnp.sum(largest, axis=-1, dtype=jnp.int32)
+
+    value, num_largest = sum_blocks(terms, (-1, -1), c, c2)
     total_remainder = -special.stirling_divergence(total, total2)
     # Most calls skip the sums of `_with_largest`: among many thousands of components none is that
     # large.
-    without_largest = lambda c, c2, total_remainder: total_remainder
-    has_largest = jnp.any(largest)
-    totals = lax.cond(has_largest, _with_largest, without_largest, c, c2, total_remainder)
-    return clip_rounding(jnp.sum(shares + remainders, axis=-1) + totals)
+    without_largest = lambda c, c2, total, total_remainder: total_remainder
+    operands = c, c2, total, total_remainder
+    totals = lax.cond(jnp.any(num_largest > 0), _with_largest, without_largest, *operands)
+    return clip_rounding(value + totals)
 
 
-def _with_largest(c: Array, c2: Array, total_remainder: Array) -> Array:
+def _totals(c: Array, c2: Array) -> tuple[Array, Array, Array]:
+    """The sums of c, of c', and of their difference."""
+    return jnp.sum(c, axis=-1), jnp.sum(c2, axis=-1), jnp.sum(c2 - c, axis=-1)
+
+
+def _with_largest(c: Array, c2: Array, total: Array, total_remainder: Array) -> Array:
     """R of the largest component less R of the total; `total_remainder` if no component is more
     than half."""
-    largest = c > 0.5 * jnp.sum(c, axis=-1, keepdims=True)
 
-    def split(x: Array) -> tuple[Array, Array]:
-        lead = jnp.sum(jnp.where(largest, x, 0.0), axis=-1)
-        others = jnp.sum(jnp.where(largest, 0.0, x), axis=-1)
-        return lead, others
+    def split(c: Array, c2: Array) -> tuple[Any, Any]:
+        largest = c > 0.5 * total[..., None]
+        lead = _totals(*(jnp.where(largest, x, 0.0) for x in (c, c2)))
+        return lead, _totals(*(jnp.where(largest, 0.0, x) for x in (c, c2)))
 
-    (lead, sum_others), (lead2, sum_others2), (change, change_others) = map(split, (c, c2, c2 - c))
+    (lead, lead2, change), others = sum_blocks(split, (-1, -1), c, c2)
+    sum_others, sum_others2, change_others = others
     has_lead = lead > 0
     lead = jnp.where(has_lead, lead, 1.0)
     lead2 = jnp.where(has_lead, lead2, 1.0)

@@ -27,6 +27,8 @@ class Update(abc.ABC):
     # True if it takes several steps, and evaluates the gradient of the bound at each. The algorithm
     # then calls `propose_from` (`vijax.update.sites.block`) instead of `propose`
     asks_again: ClassVar[bool] = False
+    # True if each natural parameter moves by itself, by its own target alone
+    by_number: ClassVar[bool] = False
 
     def init(self, q: Family) -> PyTree:
         """The memory at the start; empty, unless overridden."""

@@ -72,6 +72,8 @@ class kl(_ProximalStep):
     lambda' = (1 - rho) lambda + rho target.
     """
 
+    by_number: ClassVar[bool] = True
+
     @staticmethod
     def solve(q: Q, target: Q, size: Float[Array, ""] | float) -> Q:
         return tree.mix(size, q, target)

@@ -43,15 +43,15 @@ from vijax.inference.estep.logistic_normal_kernel import table_step
 from vijax.inference.expectation.vector import common_draws, gaussian_draws
 from vijax.inference.likelihood import softmax_mixture
 from vijax.models.documents.document_draws import topic_generative
-from vijax.models.documents.lda import likelihood_table, near_uniform, smoothed_topics
+from vijax.models.documents.lda import near_uniform, smoothed_topics
 from vijax.models.documents.lengths import join_lengths, split_documents
+from vijax.models.documents.likelihoods import sum_over_words
 from vijax.topics.seeds import seed_documents, seed_weights
 from vijax.xla.by_value import cache_by_value
 from vijax.xla.chunks import merge_chunks, split_chunks
 from vijax.xla.compiler import quick_jit
 from vijax.xla.content_keys import bag_codes, row_keys
 from vijax.xla.device import join_parts
-from vijax.xla.gather import sum_over_rows
 from vijax.xla.random_bits import fused_key
 
 
@@ -196,7 +196,7 @@ for all documents, or a mean for each."""
 
 
 class _Chunk(NamedTuple):
-    """Documents and the start of their E-step, in one pytree for `sum_over_rows`."""
+    """Documents and the start of their E-step, in one pytree for `sum_over_words`."""
 
     documents: Documents
     start: GaussianLocals
@@ -222,16 +222,16 @@ def local_elbo(
     """`Model.local_elbo` for documents whose z have the law `law(statistics of the globals,
     documents)`. Word w and word w + `num_words` are the same word in two groups, and have the same
     draws."""
-    table, log_scale = likelihood_table(stats["topics"])
-    num_topics = table.shape[1]
+    log_beta = jax.tree.leaves(stats["topics"])[0]
+    num_topics = stats["topics"].log.shape[-2]
     if batch.local is not None:
         key = fused_key(jax.random.key(seed))
-    starts = batch.local or tuple(cold(docs, num_topics, table.dtype) for docs in batch.data)
+    starts = batch.local or tuple(cold(docs, num_topics, log_beta.dtype) for docs in batch.data)
     groups = join_lengths(list(zip(batch.data, starts, strict=True)), _WORTH)
     size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], num_topics)
-    total, aux = sum_over_rows(
+    total, aux, log_scale = sum_over_words(
         functools.partial(_chunk_bound, estep, num_samples, law, jax.random.key_impl(key)),
-        table,
+        stats["topics"],
         stats["logits"],
         [
             split_chunks(_Chunk(*group, _document_keys(key, group[0], num_words)), size(group[0]))

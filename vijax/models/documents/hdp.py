@@ -73,10 +73,10 @@ from vijax.families.numeric.special import digamma, legendre_gap, log_gamma
 from vijax.inference import estep as esteps
 from vijax.inference.estep import MeanField
 from vijax.models.documents.document_draws import topic_generative
-from vijax.models.documents.lda import likelihood_table, mean_shares, near_uniform, smoothed_topics
+from vijax.models.documents.lda import mean_shares, near_uniform, smoothed_topics
+from vijax.models.documents.likelihoods import sum_over_words
 from vijax.xla.by_value import cache_by_value
 from vijax.xla.chunks import merge_chunks, split_chunks
-from vijax.xla.gather import sum_over_rows
 
 LEAST = 1e-20
 """Least concentration of a document's topics, outside of logarithms."""
@@ -187,7 +187,7 @@ def _completion(hyper: Hyper, estimates: Estimates, data: Any, key: PRNGKeyArray
 
 # --- documents ------------------------------------------------------------------------------------
 class _Chunk(NamedTuple):
-    """Documents and the start of their E-step, in one pytree for `sum_over_rows`."""
+    """Documents and the start of their E-step, in one pytree for `sum_over_words`."""
 
     documents: Documents
     start: Float[Array, "docs K"] | None
@@ -226,12 +226,12 @@ def _cold(num_topics: int, hyper: Hyper, batch: Minibatch) -> tuple[Float[Array,
 def _local_elbo(
     hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
 ) -> LocalElbo:
-    table, log_scale = likelihood_table(stats["topics"])
     shared = SharedNumbers.from_stats(hyper, stats)
     starts = batch.local or (None,) * len(batch.data)
     size = lambda docs: estep.docs_per_chunk(docs.words.shape[1], shared.log_x.size)
     chunks = [split_chunks(_Chunk(d, s), size(d)) for d, s in zip(batch.data, starts, strict=True)]
-    total, aux = sum_over_rows(functools.partial(_chunk_bound, estep), table, shared, chunks, key)
+    bound = functools.partial(_chunk_bound, estep)
+    total, aux, log_scale = sum_over_words(bound, stats["topics"], shared, chunks, key)
     sizes = [docs.weights.shape[0] for docs in batch.data]
     bounds, gammas = zip(
         *(merge_chunks(part, size) for part, size in zip(aux, sizes, strict=True)), strict=True
