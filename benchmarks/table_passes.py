@@ -205,7 +205,7 @@ def lowered(alg: vi.Algorithm, batch: vi.Minibatch, length: int = 1):
     jit = jax.jit(chunk, static_argnums=(0, 6), donate_argnums=3)
     batches = jax.tree.map(jnp.asarray, stack(iter([batch] * length), length, length))
     state = jax.eval_shape(alg.init, key, batch)
-    rest = batches, np.int32(length), False, np.int32(10)
+    rest = batches, np.int32(length), False, np.int32(10), np.bool_(False)
     return jit.lower(length, key, {}, state, *rest), rest
 
 
@@ -302,11 +302,15 @@ def run(alg: vi.Algorithm, compiled, batch: vi.Minibatch, rest, count: int = 10)
     """CPU seconds of a step."""
     key = jax.random.key(0)
     state = jax.jit(alg.init)(key, batch)
-    state, _ = compiled(key, {}, state, rest[0], rest[1], rest[3])
-    jax.block_until_ready(state)
+    batches, num_steps, _, *numbers = rest
+
+    def step(state: Any) -> Any:
+        return compiled(key, {}, state, batches, num_steps, *numbers)[0]
+
+    state = jax.block_until_ready(step(state))
     begin = time.process_time()
     for _ in range(count):
-        state, _ = compiled(key, {}, state, rest[0], rest[1], rest[3])
+        state = step(state)
     jax.block_until_ready(state)
     return (time.process_time() - begin) / count
 
