@@ -178,7 +178,7 @@ def test_classes_get_the_likelier_one_and_an_interval_of_the_probability():
     m, v = np.array([-3.0, 1.0]), np.array([0.25, 4.0])
     found = predictors.predictions(vi.likelihood.bernoulli_logit(), m, v, ("no", "yes"))
     assert found["prediction"].tolist() == ["no", "yes"]
-    ends = 1 / (1 + np.exp(-(m[:, None] + np.sqrt(v)[:, None] * stats.norm.ppf([0.025, 0.975]))))
+    ends = 1 / (1 + np.exp(-(m[:, None] + np.sqrt(v)[:, None] * stats.norm.ppf([0.05, 0.95]))))
     np.testing.assert_allclose(np.stack([found["low"], found["high"]], 1), ends, rtol=1e-4)
     np.testing.assert_array_less(found["low"], found["probability_yes"])
     counts = predictors.predictions(vi.likelihood.poisson_log(), m, v, None)
