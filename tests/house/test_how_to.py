@@ -44,7 +44,7 @@ data.prepare([(str(i), " ".join(rng.choice(words, 4))) for i in range(1200)], "s
 rows = (np.stack([columns[n] for n in ("age", "visits", "price")], 1), columns["bought"])
 alg = vi.svi(model)
 dataset = [tuple(x[i : i + 100] for x in rows) for i in range(0, 5000, 100)] * 250
-torch_loader, batches = dataset[:50], dataset[:50]
+my_loader, torch_loader, batches = dataset, dataset[:50], dataset[:50]
 """,
     "recommend": """
 import numpy as np
