@@ -126,7 +126,8 @@ def test_effects_of_a_run_are_answered(run, patients, tmp_path, capsys):
     summary = dict(zip(fit.summary().names, fit.summary().mean, strict=True))
     difference = float(rows[1]["mean"]) - float(rows[0]["mean"])
     assert difference == pytest.approx(summary["x"], abs=0.1)
-    for what in ("slopes", "variance", "groups", "priors", "predictions --by patient"):
+    assert main(["effects", str(run), "--ask", "priors"]) == 0
+    for what in ("slopes", "variance", "groups", "predictions --by patient"):
         assert main(["effects", str(run), "--ask", *what.split(), "--draws", "50"]) == 0
     assert "R2 conditional" in capsys.readouterr().out
     assert main(["effects", str(run), "--of", "z"]) == 2
@@ -136,6 +137,47 @@ def test_effects_of_a_run_are_answered(run, patients, tmp_path, capsys):
     for option in ("--at", "--of"):
         assert main(["effects", str(run), option, "x=1", "x=2"]) == 2
         assert f"{option}: expected each column once, got 'x' twice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "option", "others"),
+    [
+        ("means --of patient --by x", "--by", "comparisons, slopes, predictions"),
+        ("means --of patient --kind ratio", "--kind", "comparisons"),
+        ("slopes --of x --kind ratio", "--kind", "comparisons"),
+        ("predictions --of x", "--of", "comparisons, slopes, means"),
+        ("variance --data other.csv", "--data", "comparisons, slopes, predictions, means"),
+        ("groups --at x=1", "--at", "comparisons, slopes, predictions, means"),
+        ("priors --draws 50", "--draws", "groups"),
+    ],
+)
+def test_an_option_that_a_question_does_not_read_is_refused(run, options, option, others, capsys):
+    assert main(["effects", str(run), "--ask", *options.split()]) == 2
+    said = capsys.readouterr().err
+    assert f"{option}: --ask {options.split()[0]} does not take it" in said
+    assert others in said
+
+
+def test_levels_with_marks_stand_in_quotes(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    h = rng.choice(["a:b", "x,y", "7"], 60)
+    pa = pytest.importorskip("pandas")
+    table = pa.DataFrame({"h": h, "y": rng.normal(size=60) + 9.0 * (h == "7")})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    command = ["fit", "glmm", "--data", str(tmp_path / "t.csv"), "--out", str(tmp_path / "run")]
+    settings = ["model.formula=y ~ h", "data.held_out=0"]
+    assert main([*command, "--set", *settings]) == 0
+    capsys.readouterr()
+    effects = ["effects", str(tmp_path / "run"), "--draws", "50"]
+    assert main([*effects, "--of", 'h="a:b":7']) == 0
+    shown = capsys.readouterr().out
+    assert "7 - a:b" in shown
+    assert float(re.search(r"7 - a:b +(-?[\d.]+)", shown)[1]) == pytest.approx(9.0, abs=1.5)
+    assert main([*effects, "--at", 'h="x,y",7', "--ask", "predictions"]) == 0
+    assert "x,y" in capsys.readouterr().out
+    for question in (["--of", "h=a:b"], ["--of", "h=a:b:7"], ["--at", "h=x,y"]):
+        assert main([*effects, *question]) == 2
+        assert "stands in double quotes" in capsys.readouterr().err
 
 
 def test_a_page_without_an_answer_tells_why():

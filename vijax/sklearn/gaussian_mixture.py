@@ -16,7 +16,7 @@ from vijax.families.discrete import stick_breaking
 from vijax.inference.compose import Algorithm
 from vijax.inference.update import kl
 from vijax.models.emission import Emission, around, blurred
-from vijax.models.formulas.weighted import mean_and_spread
+from vijax.data.formulas.row_statistics import mean_and_spread
 from vijax.models.mixtures.mixture import dp_mixture, mixture
 from vijax.sklearn.mixtures import MixtureEstimator, PartialFitMixture
 from vijax.sklearn.parts import covariances as kinds

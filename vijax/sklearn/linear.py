@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from vijax.arguments import NotNegative, Positive
-from vijax.models.formulas.weighted import mean_and_spread
+from vijax.data.formulas.row_statistics import mean_and_spread
 from vijax.models.regressions.predictors import Predictors
 from vijax.sklearn.parts import predictor_fits
 from vijax.sklearn.parts.base import estimator

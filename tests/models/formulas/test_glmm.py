@@ -413,7 +413,7 @@ def test_equal_regressions_are_equal():
     ],
 )
 def test_formulas_without_some_of_the_parts(text, family):
-    model = vi.glmm(text, TABLE, family=family, weights=np.arange(24))
+    model = vi.glmm(text, TABLE, family=family, weights=np.arange(1, 25))
     x = jax.ShapeDtypeStruct((model.free.variables.dim,), jnp.float32)
     found = jax.eval_shape(lambda x: model.free.log_liks_at(x, model.data), x)
     assert found.shape == {"y ~ 0 + (1 | g)": (4,)}.get(text, (24,))

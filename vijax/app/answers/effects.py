@@ -3,6 +3,8 @@ variance explained, its effects by group, and how far its priors move its estima
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -36,6 +38,33 @@ class EffectsRequest(NamedTuple):
     draws: int = 1000
 
 
+ROWS = ("at", "groups", "link", "data", "level", "draws")
+USED = {
+    "comparisons": ("columns", "kind", "by", *ROWS),
+    "slopes": ("columns", "by", *ROWS),
+    "predictions": ("by", *ROWS),
+    "means": ("columns", *ROWS),
+    "variance": ("level", "draws"),
+    "groups": ("level", "draws"),
+    "priors": (),
+}
+"""The fields that a question reads."""
+
+
+def _check_used(request: EffectsRequest) -> None:
+    """Raises ConfigError for an option that the question does not read."""
+    used = USED[request.question]
+    for field in request._fields[1:]:
+        is_given = getattr(request, field) != EffectsRequest._field_defaults[field]
+        if is_given and field not in used:
+            option = {"columns": "--of"}.get(field, f"--{field}")
+            others = [question for question, fields in USED.items() if field in fields]
+            raise ConfigError(
+                f"{option}: --ask {request.question} does not take it. Leave it out, or ask one "
+                f"of: {', '.join(others)}"
+            )
+
+
 def effects_of_run(folder: Path, request: EffectsRequest, training: str | None, say: Say) -> Any:
     """The answer, which prints, and whose `columns()` can be written.
 
@@ -43,6 +72,7 @@ def effects_of_run(folder: Path, request: EffectsRequest, training: str | None, 
       ConfigError: a run of another model.
       ValueError: a question that the model cannot answer.
     """
+    _check_used(request)
     config = read_run_config(folder)
     if config.listing.name != "glmm":
         raise ConfigError(
@@ -65,7 +95,21 @@ def _answer(config: Config, run: FittedRun, request: EffectsRequest, say: Say) -
         return model.explained_variance(run.fit, **common)
     if request.question == "groups":
         return model.effects_by_group(run.fit, **common)
-    newdata = _read_table(config, run, request.data, say)
+    try:
+        return _answer_at_rows(model, run, request, _read_table(config, run, request.data, say))
+    except ValueError as error:
+        if "expected levels of" in str(error) and _has_marks((*request.columns, *request.at)):
+            raise ValueError(f"{error}. {QUOTES}".replace("..", ".")) from error
+        raise
+
+
+def _has_marks(texts: Sequence[str]) -> bool:
+    return any(mark in text for text in texts for mark in ":,")
+
+
+def _answer_at_rows(model: Any, run: FittedRun, request: EffectsRequest, newdata: Any) -> Any:
+    """The answer to a question about rows."""
+    common = {"key": run.key, "level": request.level, "num_draws": request.draws}
     rows = {**common, "newdata": newdata, "at": _read_values(request.at), "groups": request.groups}
     rows["scale"] = ("response", "link")[request.link]
     if request.question == "means":
@@ -78,6 +122,12 @@ def _answer(config: Config, run: FittedRun, request: EffectsRequest, say: Say) -
     if request.question == "slopes":
         return model.slopes(run.fit, list(request.columns) or None, **rows)
     return model.comparisons(run.fit, _read_changes(request.columns), kind=request.kind, **rows)
+
+
+QUOTES = (
+    "A level with a colon or a comma stands in double quotes, as in --of 'h=\"a:b\":c' and "
+    "--at 'h=\"x,y\"'."
+)
 
 
 def _names(request: EffectsRequest) -> list[str]:
@@ -102,14 +152,18 @@ def _read_changes(texts: Sequence[str]) -> dict[str, Any] | None:
 
     >>> _read_changes(["x", "dose=5", "h=pairwise", "k=a:b", "t=1:2.5"])
     {'x': None, 'dose': 5.0, 'h': 'pairwise', 'k': ('a', 'b'), 't': ('1', '2.5')}
+    >>> _read_changes(['h="a:b":c', '"x=1"=2'])
+    {'h': ('a:b', 'c'), 'x=1': 2.0}
     """
     changes: dict[str, Any] = {}
     for text in texts:
-        name, _, change = text.partition("=")
+        name, _, change = _split_name(text)
         _check_once(name, changes, "--of", "Ask once for each change.")
-        ends = change.split(":")
+        ends = _split(change, ":")
+        if len(ends) > 2:
+            raise ConfigError(f"--of: expected two values, h=a:b, got {text!r}. {QUOTES}")
         if len(ends) == 2:
-            changes[name] = (ends[0].strip(), ends[1].strip())
+            changes[name] = (ends[0], ends[1])
         else:
             changes[name] = _read_value(change) or None
     return changes or None
@@ -120,15 +174,33 @@ def _read_values(texts: Sequence[str]) -> dict[str, list[Any]] | None:
 
     >>> _read_values(["x=1,2", "h=a"])
     {'x': ['1', '2'], 'h': ['a']}
+    >>> _read_values(['h="x,y",z'])
+    {'h': ['x,y', 'z']}
     """
     values: dict[str, list[Any]] = {}
     for text in texts:
-        name, sign, cells = text.partition("=")
+        name, sign, cells = _split_name(text)
         if not sign or not cells:
             raise ConfigError(f"--at: expected values by column, x=1,2, got {text!r}")
         _check_once(name, values, "--at", "Write --at x=1,2 for several values.")
-        values[name] = [cell.strip() for cell in cells.split(",")]
+        values[name] = _split(cells, ",")
     return values or None
+
+
+def _split_name(text: str) -> tuple[str, str, str]:
+    """The name before "=", this sign, and the text after it. A name in double quotes may have the
+    sign itself."""
+    quoted = re.fullmatch('"([^"]+)"(?:(=)(.*))?', text, re.DOTALL)
+    if quoted is None:
+        return text.partition("=")
+    name, sign, rest = quoted.groups(default="")
+    return name, sign, rest
+
+
+def _split(text: str, mark: str) -> list[str]:
+    """The parts between marks. Marks in double quotes divide nothing."""
+    (parts,) = csv.reader([text], delimiter=mark, skipinitialspace=True) if text else [[""]]
+    return [part.strip() for part in parts]
 
 
 def _check_once(name: str, others: Mapping[str, Any], option: str, remedy: str) -> None:

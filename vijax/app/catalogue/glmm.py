@@ -30,9 +30,10 @@ from vijax.data.schema.typed_columns import TypedTable, table_of_file, typed_tab
 from vijax.data.tables.table_files import read_columns
 from vijax.files import write_text
 from vijax.models.formulas import coefficients, formula, modelled
-from vijax.models.formulas.glmm import OnlyPriorWarning, glmm, prior_notes, read_weights
+from vijax.models.formulas.glmm import OnlyPriorWarning, glmm, prior_notes
 from vijax.models.formulas.glmm_model import Glmm
 from vijax.models.formulas.laws import LAWS
+from vijax.models.formulas.weighted import read_weights, with_positive_weight
 from vijax.numerals import natural_key
 from vijax.trust.priors import prior_influence
 
@@ -225,6 +226,11 @@ def load(config: Any) -> Data:
     if number:
         train_rows, test_rows = split_ids(frame.num_rows, share, config.data.split_seed, "rows")
     table = frame.table.rows(train_rows)
+    notes = list(frame.notes)
+    weights = _weights(config, table)
+    if weights is not None and not weights.all():
+        notes.append(f"{int((weights == 0).sum()):,} rows of weight 0 are left out.")
+        table, weights = with_positive_weight(table, weights)
     family = config.model.family or formula.usual_family(config.model.formula, frame.table)
     design = formula.read(
         config.model.formula,
@@ -233,14 +239,14 @@ def load(config: Any) -> Data:
         config.model.base,
         order=config.model.order or None,
         further=config.model.formulas,
+        weights=weights,
     )
-    weights = _weights(config, table)
-    sentence = modelled.sentence(design, LAWS[family])
-    notes = (*frame.notes, sentence, *prior_notes(design, LAWS[family], weights))
+    notes.append(modelled.sentence(design, LAWS[family]))
+    notes += prior_notes(design, LAWS[family], weights)
     train = Frame(
         table,
         design.y,
-        notes=notes,
+        notes=tuple(notes),
         schema=design.schema,
         num_dropped=frame.num_dropped,
         weights=weights,

@@ -34,6 +34,7 @@ from vijax.data.formulas.functions import (
     not_numbers_error,
 )
 from vijax.data.formulas.monotone import learn_steps, step_codes, step_indicators
+from vijax.data.formulas.row_statistics import as_counts
 from vijax.data.formulas.smooths import Block, SmoothTerm, learn_smooth
 from vijax.data.formulas.syntax import (
     Call,
@@ -202,7 +203,11 @@ class DesignColumns:
 
 
 def learn(
-    formula: Formula, addends: Sequence[tuple[str, Node]], table: TypedTable, functions: Functions
+    formula: Formula,
+    addends: Sequence[tuple[str, Node]],
+    table: TypedTable,
+    functions: Functions,
+    weights: Float[np.ndarray, " N"] | None = None,
 ) -> DesignColumns:
     """Learns the columns of terms from the training rows.
 
@@ -211,12 +216,14 @@ def learn(
       addends: signs and parts, of the formula itself or to the left of a bar.
       table: the training rows, without missing cells in the named columns.
       functions: the user's own functions.
+      weights: positive weights of the rows, by which means, deviations and quantiles count; None
+        for ones.
 
     Raises:
       ValueError: a column is missing or of another kind, a category has one level, or a value is
         not finite.
     """
-    return _Learner(formula, table, functions).learn(expand_terms(formula, addends))
+    return _Learner(formula, table, functions, weights).learn(expand_terms(formula, addends))
 
 
 def _reading(
@@ -225,20 +232,29 @@ def _reading(
     statistics: dict[str, Any],
     functions: Functions,
     learning: bool,
+    weights: Float[np.ndarray, " N"] | None = None,
 ) -> Reading:
-    return Reading(table, formula.text, formula.argument, statistics, functions, learning)
+    return Reading(
+        table, formula.text, formula.argument, statistics, functions, learning, weights
+    )
 
 
 # --- learning -------------------------------------------------------------------------------------
 class _Learner:
     """The training rows, and what was learnt from them so far."""
 
-    def __init__(self, formula: Formula, table: TypedTable, functions: Functions):
+    def __init__(
+        self,
+        formula: Formula,
+        table: TypedTable,
+        functions: Functions,
+        weights: Float[np.ndarray, " N"] | None,
+    ):
         self.formula = formula
         self.table = table
         self.functions = functions
         self.statistics: dict[str, Any] = {}
-        self.reading = _reading(formula, table, self.statistics, functions, True)
+        self.reading = _reading(formula, table, self.statistics, functions, True, weights)
         self.categories: dict[Node, Category] = {}
         self.numbers: dict[Node, Numbers] = {}
 
@@ -484,7 +500,7 @@ def _learn_splines(node: Call, reading: Reading) -> Numbers:
         inner = _knots(arguments, low, high, degree, reading)
     elif "df" in arguments:
         number = read_whole(arguments["df"], max(degree, 1), MOST_COLUMNS, reading)
-        inner = bases.inner_knots(values, number, degree)
+        inner = bases.inner_knots(values, reading.weights, number, degree)
     else:
         raise reading.refuse(node, "df=... or knots=[...]", repr(str(node)), "Write bs(x, df=4).")
     knots = bases.with_ends(inner, low, high, degree)
@@ -520,7 +536,8 @@ def _learn_polynomials(node: Call, reading: Reading) -> Numbers:
             node, f"more than {degree} different values for degree {degree}", actual
         )
     is_raw = "raw" in arguments and read_truth(arguments["raw"], reading)
-    reading.statistics[str(node)] = degree if is_raw else bases.recurrence(values, degree)
+    counts = as_counts(reading.weights)
+    reading.statistics[str(node)] = degree if is_raw else bases.recurrence(values, counts, degree)
     return Numbers(node, tuple(map(str, range(degree))))
 
 

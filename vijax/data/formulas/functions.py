@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from vijax.data.formulas.row_statistics import STATISTICS, mean_and_spread
 from vijax.data.formulas.syntax import (
     Call,
     Column,
@@ -47,14 +48,6 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "power": np.power,
 }
 """Functions of numbers, applied row by row."""
-STATISTICS: dict[str, Callable[[np.ndarray], Any]] = {
-    "mean": np.mean,
-    "median": np.median,
-    "min": np.min,
-    "max": np.max,
-    "std": np.std,
-}
-"""Statistics: one number of all training rows."""
 CENTRED = ("center", "scale", "standardize")
 """Functions that subtract the mean of a column, or also divide by its standard deviation."""
 COLUMN_MAKERS = ("C", "S", "T", "poly", "bs", "mo", "s", "t2", "offset")
@@ -162,6 +155,7 @@ class Reading:
       statistics: numbers of the training rows by the text of the part; missing ones are learnt.
       functions: the user's own functions by name.
       learning: whether these are the training rows.
+      row_weights: weights of the training rows; None for ones.
     """
 
     table: TypedTable
@@ -170,6 +164,14 @@ class Reading:
     statistics: dict[str, Any]
     functions: Mapping[str, Callable[..., Any]]
     learning: bool
+    row_weights: Float[np.ndarray, " N"] | None = None
+
+    @property
+    def weights(self) -> Float[np.ndarray, " N"]:
+        """The weights of the rows."""
+        if self.row_weights is None:
+            return np.ones(len(self.table))
+        return self.row_weights
 
     def refuse(self, node: Node, expected: str, got: str, remedy: str = "") -> ValueError:
         """The error to raise for a part."""
@@ -423,7 +425,7 @@ def _call(node: Call, reading: Reading) -> Any:
         return _finite(node, result, reading)
     if name in STATISTICS:
         row_values = evaluate(_only(node, reading), reading)
-        return reading.learnt(node, lambda: float(STATISTICS[name](row_values)))
+        return reading.learnt(node, lambda: float(STATISTICS[name](row_values, reading.weights)))
     if name in CENTRED:
         return _centre(node, name, reading)
     remedy = f"Functions are {listed_functions()}."
@@ -432,13 +434,18 @@ def _call(node: Call, reading: Reading) -> Any:
 
 def _centre(node: Call, name: str, reading: Reading) -> Values:
     values = evaluate(_only(node, reading), reading)
-    mean, deviation = reading.learnt(node, lambda: (float(values.mean()), float(values.std())))
+    mean, deviation = reading.learnt(node, lambda: _centre_and_scale(values, reading))
     if name == "center":
         return values - mean
     if not deviation > EXACT * max(1e-300, float(np.abs(values).max(initial=0.0))):
         expected = "a column with more than one value"
         raise reading.refuse(node, expected, "a constant one", "Leave it out.")
     return (values - mean) / deviation
+
+
+def _centre_and_scale(values: Values, reading: Reading) -> tuple[float, float]:
+    mean, deviation = mean_and_spread(values, reading.weights)
+    return float(mean), float(deviation)
 
 
 def _call_user_function(node: Call, reading: Reading) -> Values:

@@ -11,7 +11,7 @@ from vijax.checks import require
 from vijax.models.formulas.draws import Draws
 from vijax.models.formulas.formula import name_at_level
 from vijax.models.formulas.laws import Law
-from vijax.models.formulas.weighted import mean_and_spread
+from vijax.data.formulas.row_statistics import mean_and_spread
 
 Named = dict[str, Float[np.ndarray, " S"]]
 

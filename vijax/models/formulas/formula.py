@@ -300,6 +300,7 @@ def read(
     argument: str = "formula",
     order: Sequence[Any] | None = None,
     further: Sequence[str] = (),
+    weights: Float[np.ndarray, " N"] | None = None,
 ) -> Design:
     """Reads a formula and a table.
 
@@ -314,6 +315,8 @@ def read(
       order: the categories of the response as they rise, for ordered ones; None takes numbers as
         they rise, or the order of an ordered column.
       further: formulas of parameters of the law, "sigma ~ terms".
+      weights: positive weights of the rows, by which means, deviations and quantiles count; None
+        for ones.
 
     Raises:
       ValueError: a formula that cannot be read, a column that the table lacks, missing values.
@@ -333,15 +336,15 @@ def read(
     observed = None
     response: tuple[str, ...] = ()
     if parsed.response is not None:
-        observed = read_response(parsed, rows, law, base, functions, order)
+        observed = read_response(parsed, rows, law, base, functions, order, weights)
         response = observed.columns
     for name in (*response, *terms, *grouping):
         rows.column(argument, name)
     can_drop = argument == "formula"  # `glmm` has the argument, covariates of topics do not
     require_whole(rows, (*response, *terms, *grouping), can_drop)
-    common = learn(parsed, parsed.addends, rows, functions)
+    common = learn(parsed, parsed.addends, rows, functions, weights)
     parameter_terms = tuple(
-        ParameterTerms(name, part, learn(part, part.addends, rows, functions))
+        ParameterTerms(name, part, learn(part, part.addends, rows, functions, weights))
         for name, part in parameters.items()
     )
     learnt = [common, *(part.common for part in parameter_terms)]
@@ -354,7 +357,7 @@ def read(
         slopes = [label != "Intercept" for label in labels]
         x, categorical = x[:, slopes], tuple(np.array(categorical, bool)[slopes].tolist())
         labels = tuple(label for label in labels if label != "Intercept")
-    factors, z, groups = read_factors({"": parsed, **parameters}, rows, functions)
+    factors, z, groups = read_factors({"": parsed, **parameters}, rows, functions, weights)
     order = sorted(
         range(len(factors)), key=lambda i: -len(factors[i].levels) * len(factors[i].labels)
     )

@@ -35,7 +35,7 @@ from vijax.models.formulas.unmodelled import (
     check_sizes,
     effects_per_group,
 )
-from vijax.models.formulas.weighted import check_alignment, read_weights
+from vijax.models.formulas.weighted import check_alignment, read_weights, with_positive_weight
 from vijax.xla.by_value import cache_by_value
 
 NumberFamily = Literal[
@@ -114,8 +114,9 @@ def glmm(
         but wider for successes, zeros and ones), by name: {"x": ("normal", 0, 1), "1|g_sigma":
         ("half_normal", 2), "corr|g": ("lkj", 2)}. The priors of the intercept and of thresholds
         hold at the means of all columns.
-      weights: a column, or an array: a row of weight 2 counts as two rows, in priors too. Knots of
-        splines, and means of `scale(x)`, are those of rows without weights.
+      weights: a column, or an array: a row of weight 2 counts as two rows, in priors, knots and
+        means of `scale(x)` too; one of weight 0 is left out. In knots, medians and lengths of
+        `poly`, weights that are not whole numbers count relative to their mean.
       nodes: nodes a dimension of the quadrature over the effects of a group; None takes 11, 7 or 5
         for one, two or three effects of one factor, down to 3 where groups have 100 rows, else 1,
         which is Laplace's approximation. Not used for "gaussian" with effects in the mean alone and
@@ -198,16 +199,16 @@ def _glmm(
     """`glmm` of a table in memory; equal arguments give the object made before."""
     typed = reader.read_table(formula, table, functions, family, formulas)
     law = LAWS[family or reader.usual_family(formula, typed, functions)]
+    typed, weights = with_positive_weight(typed, read_weights(weights, typed))
     require(base is None or law.is_named, "base", 'None, but for family "categorical"', repr(base))
     expected = 'None, but for family "cumulative"'
     require(order is None or law.is_ordered, "order", expected, order)
-    design = reader.read(formula, typed, law, base, functions, order=order, further=formulas)
+    design = reader.read(formula, typed, law, base, functions, order=order, further=formulas, weights=weights)
     require(design.observed is not None, "formula", "response ~ terms", repr(formula))
     check_names(design)
     check_monotone(design, law)
     check_sizes(design)
     check_responses(design.y, design.trials, law, design.response, typed.row_names)
-    weights = read_weights(weights, typed)
     check_size(design, law)
     nodes = choose_nodes(design, law, weights, nodes)
     all_priors = merge_priors(weak_priors(design, law, weights), priors)

@@ -126,7 +126,10 @@ class _BarOfFormula(NamedTuple):
 
 
 def read_factors(
-    formulas: Mapping[str, Formula], table: TypedTable, functions: Functions
+    formulas: Mapping[str, Formula],
+    table: TypedTable,
+    functions: Functions,
+    weights: Float[np.ndarray, " N"] | None = None,
 ) -> tuple[list[Factor], list[np.ndarray], list[np.ndarray]]:
     """The factors of formulas, the columns of their effects, and the group of each row. `formulas`
     has that of the response, "", and those of parameters by name."""
@@ -139,14 +142,19 @@ def read_factors(
     names_by_factor = dict.fromkeys(frozenset(part.bar.columns) for part in all_bars)  # g:h is h:g
     for names in names_by_factor:
         bars = [part for part in all_bars if frozenset(part.bar.columns) == names]
-        factor = _factor(bars, table, functions)
+        factor = _factor(bars, table, functions, weights)
         factors.append(factor)
         columns.append(factor.effects(table))
         groups.append(factor.row_groups(table))
     return factors, columns, groups
 
 
-def _factor(bars: Sequence[_BarOfFormula], table: TypedTable, functions: Functions) -> Factor:
+def _factor(
+    bars: Sequence[_BarOfFormula],
+    table: TypedTable,
+    functions: Functions,
+    weights: Float[np.ndarray, " N"] | None,
+) -> Factor:
     """The factor that these bars share."""
     learnt: list[DesignColumns] = []
     labels: list[str] = []
@@ -155,7 +163,7 @@ def _factor(bars: Sequence[_BarOfFormula], table: TypedTable, functions: Functio
     first = bars[0].bar
     formula = bars[0].formula
     for parameter, slot, bar_formula, bar in bars:
-        columns = learn(bar_formula, (("+", bar.terms),), table, functions)
+        columns = learn(bar_formula, (("+", bar.terms),), table, functions, weights)
         bar_labels = _effect_labels(bar_formula, bar, columns)
         prefix = f"{parameter}_".removeprefix("_")
         learnt.append(columns)

@@ -127,6 +127,7 @@ def read_response(
     base: str | None,
     functions: Functions,
     order: Sequence[Any] | None = None,
+    weights: Float[np.ndarray, " N"] | None = None,
 ) -> Response:
     """Decides from the rows of training how the response of a formula is read."""
     node = formula.response
@@ -146,7 +147,8 @@ def read_response(
         )
         if kind != "numbers":
             return response
-        return dataclasses.replace(response, statistics=_learn_statistics(response, table))
+        statistics = _learn_statistics(response, table, weights)
+        return dataclasses.replace(response, statistics=statistics)
 
     observation = read_observation(formula)
     if observation is not None:
@@ -255,11 +257,15 @@ def _check_not_near_numbers(
     )
 
 
-def _learn_statistics(response: Response, table: TypedTable) -> dict:
+def _learn_statistics(
+    response: Response, table: TypedTable, weights: Float[np.ndarray, " N"] | None
+) -> dict:
     """The numbers that functions in the response take from the rows of training."""
     formula = response.formula
     statistics: dict = {}
-    reading = Reading(table, formula.text, formula.argument, statistics, response.functions, True)
+    reading = Reading(
+        table, formula.text, formula.argument, statistics, response.functions, True, weights
+    )
     if not any(table.columns[name].missing.any() for name in response.columns):
         evaluate(response.value, reading)
         if response.observation is not None:  # bounds may have statistics of their own

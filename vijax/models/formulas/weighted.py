@@ -1,4 +1,4 @@
-"""Weights of rows, and weighted means and standard deviations."""
+"""Weights of rows."""
 
 from __future__ import annotations
 
@@ -37,6 +37,21 @@ def read_weights(weights: Any, table: TypedTable) -> Float[np.ndarray, " N"]:
     require(is_valid, "weights", "finite numbers that are not negative", numbers)
     require(numbers.any(), "weights", "a row of positive weight", "only zeros")
     return numbers
+
+
+def with_positive_weight(
+    table: TypedTable, weights: Float[np.ndarray, " N"]
+) -> tuple[TypedTable, Float[np.ndarray, " N"]]:
+    """The rows of positive weight, and their weights: levels, knots and means are of these alone.
+
+    >>> table, weights = with_positive_weight(typed_table({"x": [1, 2]}), np.array([0.0, 3.0]))
+    >>> len(table), weights.tolist()
+    (1, [3.0])
+    """
+    rows = np.flatnonzero(weights > 0)
+    if len(rows) == len(weights):
+        return table, weights
+    return table.rows(rows), weights[rows]
 
 
 def _numbers(column: TypedColumn, table: TypedTable) -> Float[np.ndarray, " N"]:
@@ -99,16 +114,3 @@ def check_alignment(weights: Any, table: Any) -> None:
         actual,
         remedy,
     )
-
-
-def mean_and_spread(x: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted means and standard deviations of columns: a row of weight 2 is the same as two rows.
-
-    >>> mean, spread = mean_and_spread(np.array([0.0, 3.0]), np.array([2.0, 1.0]))
-    >>> print(round(mean, 2), round(spread**2, 2), np.var([0.0, 0.0, 3.0]))
-    1.0 2.0 2.0
-    """
-    if np.all(weights == 1):
-        return x.mean(axis=0), x.std(axis=0)
-    mean = np.average(x, axis=0, weights=weights)
-    return mean, np.sqrt(np.average((x - mean) ** 2, axis=0, weights=weights))

@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from vijax.arguments import NotNegative, Positive, Size
-from vijax.models.formulas.weighted import mean_and_spread
+from vijax.data.formulas.row_statistics import mean_and_spread
 from vijax.models.regressions.predictors import Predictors
 from vijax.sklearn.parts import predictor_fits
 from vijax.sklearn.parts.base import VijaxEstimator, as_dense, estimator, size_with_padding, to_key

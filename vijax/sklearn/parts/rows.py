@@ -23,7 +23,7 @@ from vijax.fitting.result import Fit
 from vijax.inference.compose import Algorithm
 from vijax.inference.step_size import robbins_monro
 from vijax.models.emission import Emission
-from vijax.models.formulas.weighted import mean_and_spread
+from vijax.data.formulas.row_statistics import mean_and_spread
 from vijax.sklearn.parts.base import (
     LEAST,
     as_dense,

@@ -371,3 +371,25 @@ def test_steps_of_slopes_stay_within_the_values_of_training():
     outside = {**ends, "x": ends["x"] + np.array([-0.2, 0.2])}
     slopes = ask(model, draws, "x", slope=True, newdata=outside, average=False)
     assert any("beyond" in note for note in slopes.notes)
+
+
+def test_marginal_means_over_rows_set_all_rows_to_each_level():
+    model = vi.glmm("y ~ x + h + one", TABLE)
+    draws = drawn(model)
+    rows = {name: TABLE[name][TABLE["h"] != "c"] for name in ("x", "h", "one")}
+    for newdata, table in ((rows, rows), ("rows", TABLE)):
+        answer = model.marginal_means(draws, "one", key=KEY, newdata=newdata)
+        column = lambda name: draws.named[name][:, None]
+        eta = column("Intercept") + column("x") * table["x"]
+        for level in "bc":
+            eta = eta + column(f"h[{level}]") * (table["h"] == level)
+        expected = np.stack([(eta + value * column("one")).mean(1) for value in (0, 1)], 1)
+        np.testing.assert_allclose(answer.draws, expected, rtol=1e-5)
+        difference = model.comparisons(draws, "one", key=KEY, newdata=newdata)
+        np.testing.assert_allclose(answer.pairwise().draws, difference.draws, rtol=1e-4)
+    by_h = model.marginal_means(draws, ["h", "x"], key=KEY, newdata=rows, at={"x": [1, 2]})
+    assert len(by_h.mean) == 6
+    with pytest.raises(ValueError, match=r"columns: .*Pass at="):
+        model.marginal_means(draws, "x", key=KEY, newdata=rows)
+    with pytest.raises(ValueError, match=r"predictions\(by=\)"):
+        model.marginal_means(draws, "z", key=KEY, newdata=TABLE)

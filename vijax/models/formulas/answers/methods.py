@@ -183,9 +183,11 @@ class Answers:
         num_draws: int = 1000,
     ) -> AnswerTable:
         """Means by levels of columns, over a balanced grid of the levels of all others (Searle,
-        Speed and Milliken 1980); numbers are at their means. `pairwise()` of the table has the
-        contrasts. `scale="link"` with `groups="zero"` has the numbers of emmeans before it
-        transforms them back."""
+        Speed and Milliken 1980); numbers are at their means. With rows as `newdata` all rows are
+        set to each level, so that levels are compared on equal rows; means of the rows as they are,
+        `predictions(by=)` has. `pairwise()` of the table has the contrasts. `scale="link"` with
+        `groups="zero"` has the numbers of emmeans before it transforms them back."""
+        at = questions.all_levels(self, columns, newdata, at)
         request = Request(newdata, at, columns, None, groups, scale, level)
         draws, key_new = _draws_and_key(self, fit, key, num_draws)
         return questions.predictions(self, draws, key_new, request)

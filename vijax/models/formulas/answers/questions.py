@@ -216,6 +216,36 @@ def predictions(model: Any, draws: Draws, key: Any, request: Request) -> AnswerT
     return join(tables, scene.notes())
 
 
+def all_levels(
+    model: Any, columns: Any, newdata: Any, at: Mapping[str, Any] | None
+) -> Mapping[str, Any] | None:
+    """The values of marginal means: `at`, and where rows are averaged all levels of the columns
+    besides. A grid has these by itself.
+
+    Raises:
+      ValueError: a column that the formula does not read, or numbers without values in `at`.
+    """
+    if isinstance(newdata, str) and newdata in ("balanced", "typical"):
+        return at
+    require(at is None or isinstance(at, Mapping), "at", "values by column", type(at).__name__)
+    values = dict(at or {})
+    names = names_of_labels(columns)
+    used = (*term_columns(model), *group_columns(model))
+    strange = [name for name in names if name not in used]
+    remedy = "predictions(by=) (--ask predictions) averages rows as they are, by any column."
+    expected = f"columns of the formula, of {list(dict.fromkeys(used))}"
+    require(not strange, "columns", expected, strange, remedy)
+    for name in names:
+        if name in values:
+            continue
+        variable = find_variable(model, name, "columns")
+        is_level = bool(variable.names) or variable.is_binary
+        remedy = f"Pass at={{{name!r}: [...]}}: all rows are set to each of these values."
+        require(is_level, "columns", "levels, 0 and 1, or values in at=", repr(name), remedy)
+        values[name] = variable.names or (0, 1)
+    return values
+
+
 def _take(rows: Rows, places: Int[np.ndarray, " M"]) -> Rows:
     return rows.part(slice(int(places[0]), int(places[-1]) + 1))
 

@@ -13,7 +13,7 @@ from vijax.models.formulas.form.parts import Units
 from vijax.models.formulas.formula import Design
 from vijax.models.formulas.laws import Law
 from vijax.models.formulas.priors import LINKED, Prior
-from vijax.models.formulas.weighted import mean_and_spread
+from vijax.data.formulas.row_statistics import mean_and_spread
 
 
 def design_units(

@@ -13,7 +13,7 @@ from vijax.models.formulas.form.parts import Effects, Monotone, Units
 from vijax.models.formulas.formula import Design
 from vijax.models.formulas.laws import Law
 from vijax.models.formulas.priors import Prior
-from vijax.models.formulas.weighted import mean_and_spread
+from vijax.data.formulas.row_statistics import mean_and_spread
 
 
 def make_form(
