@@ -11,12 +11,12 @@ import numpy as np
 
 from vijax.algorithms import cavi, em, svi
 from vijax.arguments import NotNegative, Positive, Size
+from vijax.data.formulas.row_statistics import mean_and_spread
 from vijax.families import Dirichlet, Product
 from vijax.families.discrete import stick_breaking
 from vijax.inference.compose import Algorithm
 from vijax.inference.update import kl
 from vijax.models.emission import Emission, around, blurred
-from vijax.data.formulas.row_statistics import mean_and_spread
 from vijax.models.mixtures.mixture import dp_mixture, mixture
 from vijax.sklearn.mixtures import MixtureEstimator, PartialFitMixture
 from vijax.sklearn.parts import covariances as kinds

@@ -58,10 +58,10 @@ def _check_used(request: EffectsRequest) -> None:
         is_given = getattr(request, field) != EffectsRequest._field_defaults[field]
         if is_given and field not in used:
             option = {"columns": "--of"}.get(field, f"--{field}")
-            others = [question for question, fields in USED.items() if field in fields]
+            questions = [question for question, fields in USED.items() if field in fields]
             raise ConfigError(
                 f"{option}: --ask {request.question} does not take it. Leave it out, or ask one "
-                f"of: {', '.join(others)}"
+                f"of: {', '.join(questions)}"
             )
 
 
@@ -193,13 +193,15 @@ def _split_name(text: str) -> tuple[str, str, str]:
     quoted = re.fullmatch('"([^"]+)"(?:(=)(.*))?', text, re.DOTALL)
     if quoted is None:
         return text.partition("=")
-    name, sign, rest = quoted.groups(default="")
-    return name, sign, rest
+    name, sign, value = quoted.groups(default="")
+    return name, sign, value
 
 
 def _split(text: str, mark: str) -> list[str]:
     """The parts between marks. Marks in double quotes divide nothing."""
-    (parts,) = csv.reader([text], delimiter=mark, skipinitialspace=True) if text else [[""]]
+    if not text:
+        return [""]
+    (parts,) = csv.reader([text], delimiter=mark, skipinitialspace=True)
     return [part.strip() for part in parts]
 
 

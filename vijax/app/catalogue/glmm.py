@@ -30,10 +30,15 @@ from vijax.data.schema.typed_columns import TypedTable, table_of_file, typed_tab
 from vijax.data.tables.table_files import read_columns
 from vijax.files import write_text
 from vijax.models.formulas import coefficients, formula, modelled
-from vijax.models.formulas.glmm import OnlyPriorWarning, glmm, prior_notes
+from vijax.models.formulas.glmm import (
+    OnlyPriorWarning,
+    glmm,
+    prior_notes,
+    read_weights,
+    with_positive_weight,
+)
 from vijax.models.formulas.glmm_model import Glmm
 from vijax.models.formulas.laws import LAWS
-from vijax.models.formulas.weighted import read_weights, with_positive_weight
 from vijax.numerals import natural_key
 from vijax.trust.priors import prior_influence
 

@@ -40,8 +40,8 @@ def splines(values: np.ndarray, knots: np.ndarray, degree: int) -> Basis:
 def recurrence(
     values: np.ndarray, weights: np.ndarray, degree: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The recurrence of polynomials that are orthogonal on these weighted values: centres (degree,) and
-    squared lengths (degree + 1,). Kennedy and Gentle 1980, section 8.4."""
+    """The recurrence of polynomials that are orthogonal on these weighted values: centres
+    (degree,) and squared lengths (degree + 1,). Kennedy and Gentle 1980, section 8.4."""
     previous = np.zeros(len(values))
     current = np.ones(len(values))
     centres = np.zeros(degree)

@@ -34,7 +34,7 @@ from vijax.data.formulas.functions import (
     not_numbers_error,
 )
 from vijax.data.formulas.monotone import learn_steps, step_codes, step_indicators
-from vijax.data.formulas.row_statistics import as_counts
+from vijax.data.formulas.row_statistics import count_weights
 from vijax.data.formulas.smooths import Block, SmoothTerm, learn_smooth
 from vijax.data.formulas.syntax import (
     Call,
@@ -234,9 +234,7 @@ def _reading(
     learning: bool,
     weights: Float[np.ndarray, " N"] | None = None,
 ) -> Reading:
-    return Reading(
-        table, formula.text, formula.argument, statistics, functions, learning, weights
-    )
+    return Reading(table, formula.text, formula.argument, statistics, functions, learning, weights)
 
 
 # --- learning -------------------------------------------------------------------------------------
@@ -536,7 +534,7 @@ def _learn_polynomials(node: Call, reading: Reading) -> Numbers:
             node, f"more than {degree} different values for degree {degree}", actual
         )
     is_raw = "raw" in arguments and read_truth(arguments["raw"], reading)
-    counts = as_counts(reading.weights)
+    counts = count_weights(reading.weights)
     reading.statistics[str(node)] = degree if is_raw else bases.recurrence(values, counts, degree)
     return Numbers(node, tuple(map(str, range(degree))))
 

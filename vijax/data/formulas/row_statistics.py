@@ -38,24 +38,24 @@ def quantiles(x: Values, weights: Weights, levels: Any) -> np.ndarray:
     if np.all(weights == 1):
         return np.quantile(x, levels)
     order = np.argsort(x, kind="stable")
-    ends = np.cumsum(as_counts(weights)[order])
+    ends = np.cumsum(count_weights(weights)[order])
     places = np.asarray(levels, float) * max(ends[-1] - 1.0, 0.0)
     below = np.floor(places)
-    low, high = (x[order][_rows_at(ends, place)] for place in (below, below + 1))
+    low, high = (x[order][_find_rows(ends, place)] for place in (below, below + 1))
     return low + (high - low) * (places - below)
 
 
-def _rows_at(ends: Values, places: np.ndarray) -> np.ndarray:
+def _find_rows(ends: Values, places: np.ndarray) -> np.ndarray:
     """The sorted row that stands at each place, counted from 0."""
     rows = np.searchsorted(ends, places, side="right")
     return np.minimum(rows, len(ends) - 1)
 
 
-def as_counts(weights: Weights) -> Weights:
+def count_weights(weights: Weights) -> Weights:
     """Whole weights as they are; others relative to their mean.
 
-    >>> as_counts(np.array([2.0, 1.0])).tolist(), as_counts(np.array([0.75, 0.25])).tolist()
-    ([2.0, 1.0], [1.5, 0.5])
+    >>> count_weights(np.array([0.75, 0.25])).tolist()
+    [1.5, 0.5]
     """
     if np.all(weights == np.floor(weights)):
         return weights

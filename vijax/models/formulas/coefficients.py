@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Float
 
 from vijax.checks import require
+from vijax.data.formulas.row_statistics import mean_and_spread
 from vijax.models.formulas.draws import Draws
 from vijax.models.formulas.formula import name_at_level
 from vijax.models.formulas.laws import Law
-from vijax.data.formulas.row_statistics import mean_and_spread
 
 Named = dict[str, Float[np.ndarray, " S"]]
 

@@ -203,7 +203,9 @@ def _glmm(
     require(base is None or law.is_named, "base", 'None, but for family "categorical"', repr(base))
     expected = 'None, but for family "cumulative"'
     require(order is None or law.is_ordered, "order", expected, order)
-    design = reader.read(formula, typed, law, base, functions, order=order, further=formulas, weights=weights)
+    design = reader.read(
+        formula, typed, law, base, functions, order=order, further=formulas, weights=weights
+    )
     require(design.observed is not None, "formula", "response ~ terms", repr(formula))
     check_names(design)
     check_monotone(design, law)

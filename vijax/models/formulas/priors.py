@@ -26,9 +26,9 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
 from vijax.checks import require
+from vijax.data.formulas.row_statistics import mean_and_spread
 from vijax.models.formulas.formula import Design, name_at_level
 from vijax.models.formulas.laws import Law
-from vijax.data.formulas.row_statistics import mean_and_spread
 
 Prior = tuple[str, *tuple[float, ...]]
 """The name of a law and its numbers: ("normal", 0.0, 10.0)."""

@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_non_negative
 from vijax.arguments import NotNegative, Positive, interval
 from vijax.checks import require
 from vijax.contract.batch import Minibatch
+from vijax.data.formulas.row_statistics import mean_and_spread
 from vijax.data.loader import ArrayLoader
 from vijax.families import Gamma
 from vijax.fitting.fit import Progress, fit
@@ -23,7 +24,6 @@ from vijax.fitting.result import Fit
 from vijax.inference.compose import Algorithm
 from vijax.inference.step_size import robbins_monro
 from vijax.models.emission import Emission
-from vijax.data.formulas.row_statistics import mean_and_spread
 from vijax.sklearn.parts.base import (
     LEAST,
     as_dense,

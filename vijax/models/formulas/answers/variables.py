@@ -13,9 +13,9 @@ from jaxtyping import Float, Int
 from vijax.checks import require
 from vijax.data.formulas.design_columns import DesignColumns, is_monotone
 from vijax.data.formulas.functions import find_columns
+from vijax.data.formulas.row_statistics import mean_and_spread
 from vijax.data.schema.labels import Levels
 from vijax.data.schema.typed_columns import TypedColumn, TypedTable
-from vijax.data.formulas.row_statistics import mean_and_spread
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -21,11 +21,11 @@ import numpy as np
 from jaxtyping import Float
 
 from vijax.checks import require
+from vijax.data.formulas.row_statistics import mean_and_spread
 from vijax.models.formulas.answers.means import Means
 from vijax.models.formulas.answers.response_variances import moments
 from vijax.models.formulas.answers.table import AnswerTable, summarise
 from vijax.models.formulas.draws import Draws
-from vijax.data.formulas.row_statistics import mean_and_spread
 
 LOGISTIC = math.pi**2 / 3
 """The variance of the logistic law."""

@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import block_diag
 
+from vijax.data.formulas.row_statistics import mean_and_spread
 from vijax.models.formulas.form.parts import Units
 from vijax.models.formulas.formula import Design
 from vijax.models.formulas.laws import Law
 from vijax.models.formulas.priors import LINKED, Prior
-from vijax.data.formulas.row_statistics import mean_and_spread
 
 
 def design_units(

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from vijax.data.formulas.row_statistics import mean_and_spread
 from vijax.models.formulas.form.design_units import design_units
 from vijax.models.formulas.form.form import Form
 from vijax.models.formulas.form.parts import Effects, Monotone, Units
 from vijax.models.formulas.formula import Design
 from vijax.models.formulas.laws import Law
 from vijax.models.formulas.priors import Prior
-from vijax.data.formulas.row_statistics import mean_and_spread
 
 
 def make_form(
