@@ -7,10 +7,12 @@ it. What a form cannot hold is told by its reason."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import datetime
 import decimal
 import gzip
+import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -180,7 +182,9 @@ def lines(columns: Columns, separator: str, with_commas: bool = False) -> str:
         *([cell(typing, text) for text in typing.texts()] for typing in columns.values()),
         strict=True,
     )
-    return "\n".join(separator.join(row) for row in [tuple(columns), *rows]) + "\n"
+    text = io.StringIO()
+    csv.writer(text, delimiter=separator, lineterminator="\n").writerows([tuple(columns), *rows])
+    return text.getvalue()
 
 
 def text_file(

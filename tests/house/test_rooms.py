@@ -255,6 +255,17 @@ def test_benchmarks_take_names_that_there_are() -> None:
     assert [f"{module}: {name}" for module, name in sorted(taken) if not has(module, name)] == []
 
 
+def room_names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if path.is_dir() and any(path.glob("*.py"))}
+
+
+def test_tests_have_the_rooms_of_the_package() -> None:
+    """`house` and `typing` beside them; within models too."""
+    tests = Path(__file__).parents[1]
+    assert room_names(tests) - {"house", "typing"} == room_names(PACKAGE)
+    assert room_names(tests / "models") == room_names(PACKAGE / "models")
+
+
 def test_no_name_of_a_later_jax_is_used() -> None:
     """`jax.enable_x64` is none of jax 0.7, where the tests define it: vijax has it from one
     place."""
