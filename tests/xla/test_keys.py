@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from vijax.xla import keys
 
-
 WORDS = st.integers(0, 2**32 - 1)
 BY_JAX = jax.jit(keys._run_keys)
 
