@@ -78,6 +78,7 @@ table, days = pandas.DataFrame({"text": texts, "party": party, "day": day}), np.
 }
 """Python that comes before that of a page."""
 ELSEWHERE = {
+    "engines": "needs Spark, Ray and others (tests/data/test_engines.py runs each that is there)",
     "cluster": "needs Ray, and processes that something else starts (tests/scale has two on one "
     "machine)",
     "pymc": "needs PyMC, which is large (tests/adapters/test_from_pymc.py has what it shows)",
