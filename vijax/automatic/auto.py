@@ -186,6 +186,7 @@ def auto(
         num_starts or NUM_STARTS, max_draws or MAX_DRAWS, max_gradients, batch_size, richer
     )
     fit = _fit_density(model, density, data, key, options, stage)
+    fit = _with_roughness(model, density, data, fit, keys.seed(key))
     return fit._replace(columns=find_names(data))
 
 
@@ -246,11 +247,26 @@ def _nearby(model: Model, data: Any, options: _Options) -> Nearby | None:
     return cached_program(model.log_density, cache_key, lambda _: make(data))
 
 
-def _judged_values(density: LogDensity, fit: Fit, seed: int) -> dict[str, Any]:
+def _with_roughness(model: Model, density: LogDensity, data: Any, fit: Fit, seed: int) -> Fit:
+    """The fit, with a sentence in its verdict on what is approximate in the density itself."""
+    roughness = model.form.roughness
+    is_own = data is None or data is model.form.given
+    if roughness is None or not is_own or not fit.report.usable or fit.report.stage is not None:
+        return fit
+    if not roughness.num_draws:
+        return fit
+    sentence = roughness(_judged_values(density, fit, seed, roughness.num_draws))
+    verdict = f"{fit.report.verdict} {sentence}".rstrip()
+    return fit._replace(report=fit.report._replace(verdict=verdict))
+
+
+def _judged_values(
+    density: LogDensity, fit: Fit, seed: int, number: int = NEARBY_DRAWS
+) -> dict[str, Any]:
     """Values of the variables at some of the draws on which the fit was judged."""
     draws = fit.report.coordinates
     rows = np.random.default_rng([seed, 61]).choice(
-        len(draws), min(NEARBY_DRAWS, len(draws)), replace=False
+        len(draws), min(number, len(draws)), replace=False
     )
     program = cached_program(density, _bind_values, _bind_values)
     return program(np.asarray(draws[rows], jnp.result_type(float)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -188,6 +188,20 @@ class Nearby(NamedTuple):
     sentence: str
 
 
+class Roughness(Protocol):
+    """What is approximate in a log density: values of the variables at draws, draws leading -> a
+    sentence."""
+
+    @property
+    def num_draws(self) -> int:
+        """The number of draws that it reads; 0 if there is nothing to say."""
+        ...
+
+    def __call__(self, values: Mapping[str, Any]) -> str:
+        """The sentence."""
+        ...
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class DataForm:
     """The form of the data that a model reads."""
@@ -212,6 +226,9 @@ class DataForm:
     # Data -> a density like that of the model near its mode, and far cheaper (`Nearby`); None if
     # there is none for these data. Only `vijax.auto` calls it
     nearby: Callable[[PyTree], Nearby | None] | None = None
+    # What is approximate in the density itself, for verdicts; None if nothing is. Only `vijax.auto`
+    # calls it
+    roughness: Roughness | None = None
 
     # Raises ValueError at an index beyond what it points into, given data and the kinds of its
     # arrays; None if the model has no such check

@@ -18,6 +18,7 @@ from vijax.data.schema.typed_columns import TypedTable
 from vijax.models.energies.density import density
 from vijax.models.formulas import formula as reader
 from vijax.models.formulas.form import Form, FormFunction, log_lik, log_prior, make_form
+from vijax.models.formulas.form.finer_integrals import FinerIntegrals
 from vijax.models.formulas.glmm_model import Glmm
 from vijax.models.formulas.laws import LAWS, Law
 from vijax.models.formulas.nearby import NearMode
@@ -242,7 +243,11 @@ def _make_model(
     data = to_data(rows, form, [term.groups for term in form.terms])
     fields = {field.name: getattr(plain, field.name) for field in dataclasses.fields(Model)}
     fields["form"] = dataclasses.replace(
-        plain.form, given=data, in_units_of_given=True, nearby=NearMode(form)
+        plain.form,
+        given=data,
+        in_units_of_given=True,
+        nearby=NearMode(form),
+        roughness=FinerIntegrals(form, data),
     )
     bare = Glmm(
         **fields,

@@ -1,0 +1,112 @@
+"""The verdict on integrals over effects: against fits with more nodes, and a sum over a grid of all
+effects."""
+
+import itertools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import expit, logsumexp
+
+import vijax as vi
+from vijax.models.formulas.form import log_lik
+from vijax.models.formulas.form.finer_integrals import FinerIntegrals, shift_sentence
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(5)
+GROUPS = np.repeat(np.arange(60), 4)
+X = RNG.normal(size=240)
+Y = (RNG.random(240) < expit(0.3 + X + 2 * RNG.normal(size=60)[GROUPS])).astype(float)
+TABLE = {"y": Y, "x": X, "g": GROUPS}
+
+
+@pytest.mark.slow
+def test_the_verdict_says_what_more_nodes_give():
+    rough = vi.auto(vi.glmm("y ~ x + (1 | g)", TABLE, "bernoulli", nodes=1), key=KEY)
+    assert "Integrals over effects of groups are Laplace's approximation" in rough.verdict
+    assert "nodes=25 takes these." in rough.verdict
+    said = re.search(r"1\|g_sigma is ([\d.]+), not ([\d.]+)", rough.verdict)
+    fine = vi.auto(vi.glmm("y ~ x + (1 | g)", TABLE, "bernoulli", nodes=25), key=KEY)
+    summary = fine.summary()
+    place = summary.names.index("1|g_sigma")
+    beyond, before = map(float, said.groups())
+    actual = summary.mean[place] - before
+    assert abs(beyond - summary.mean[place]) < 0.12 * summary.sd[place]
+    assert actual > 0.2 * summary.sd[place]
+    assert "Integrals over effects" not in fine.verdict
+
+
+def test_laplace_with_many_rows_is_called_fine():
+    """Counts of a mean of forty: the integrand is a normal."""
+    g = np.repeat(np.arange(8), 6)
+    y = RNG.poisson(np.exp(3.7 + 0.3 * RNG.normal(size=8)[g]))
+    model = vi.glmm("y ~ 1 + (1 | g)", {"y": y, "g": g}, "poisson", nodes=1)
+    fit = vi.auto(model, key=KEY)
+    assert "by quadrature with 25 nodes no estimate moves by more than 0.0" in fit.verdict
+
+
+def values_at(model, coordinates):
+    return jax.vmap(model.log_density.values_at)(jnp.asarray(coordinates, jnp.result_type(float)))
+
+
+def test_integrals_along_each_effect_are_near_the_sum_over_a_grid():
+    """Five effects of two crossed factors: 13^5 places, each with the law of 12 rows."""
+    g, k = np.repeat(np.arange(3), 8), np.tile(np.arange(2), 12)
+    y = (RNG.random(24) < 0.7).astype(float)
+    model = vi.glmm("y ~ 1 + (1 | g) + (1 | k)", {"y": y, "g": g, "k": k}, "bernoulli")
+    form = model.density_form
+    coordinates = np.zeros((2, 3))
+    coordinates[1] = 0.6
+    values = values_at(model, coordinates)
+    errors = FinerIntegrals(form, model.data).errors(values)
+    t, w = np.polynomial.hermite_e.hermegauss(13)
+    places = np.array(list(itertools.product(t, repeat=5)))
+    log_weights = np.array(list(itertools.product(np.log(w), repeat=5))).sum(1)
+    log_weights -= 2.5 * np.log(2 * np.pi)
+    for s in range(2):
+        at = {name: x[s] for name, x in values.items()}
+        named = form.named(at)
+        eta = float(named["Intercept"]) + (
+            float(named["1|g_sigma"]) * places[:, g] + float(named["1|k_sigma"]) * places[:, 3 + k]
+        )
+        # The response is zero or one: log p = y eta - log(1 + e^eta).
+        exact = logsumexp((y * eta - np.logaddexp(0, eta)).sum(1) + log_weights)
+        rows = {name: jnp.asarray(x[0]) for name, x in model.data.items()}
+        rough = float(log_lik(form, at, rows))
+        assert abs(exact - rough) > 0.01
+        assert abs(errors[s] - (exact - rough)) < 0.4 * abs(exact - rough)
+
+
+def test_effects_beyond_quadrature_are_integrated_along_axes():
+    """Of independent effects the sum is exact: five slopes, each with rows of its own."""
+    model = vi.glmm(
+        "y ~ x + (0 + x + I(x**2) + I(x**3) + I(x**4) + I(x**5) || g)", TABLE, "bernoulli"
+    )
+    finer = model.form.roughness
+    assert finer.finer_nodes == 0
+    assert finer.num_draws > 24
+    errors = finer.errors(values_at(model, np.zeros((3, model.log_density.variables.dim))))
+    assert np.isfinite(errors).all()
+
+
+@pytest.mark.parametrize(
+    ("formula", "family", "nodes"),
+    [
+        ("y ~ x + (1 | g)", "gaussian", None),
+        ("y ~ x + (1 | g)", "bernoulli", None),
+        ("y ~ x", "bernoulli", None),
+    ],
+)
+def test_nothing_is_said_of_integrals_that_are_fine(formula, family, nodes):
+    model = vi.glmm(formula, TABLE, family, nodes=nodes)
+    assert model.form.roughness.num_draws == 0
+
+
+def test_many_moves_are_counted_and_weights_that_fail_are_told():
+    model = vi.glmm("y ~ x + (1 | g)", TABLE, "bernoulli", nodes=1)
+    draws = RNG.normal(size=(128, 4))
+    named = {f"b{i}": draws[:, 0] + 0.1 * draws[:, i] for i in range(4)}
+    said = shift_sentence(model.form.roughness, 12 * draws[:, 0], named)
+    assert "(1 other estimates move too), or further off: few draws" in said
