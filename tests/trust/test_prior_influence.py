@@ -95,3 +95,39 @@ def test_the_weights_say_what_a_fit_with_the_wider_prior_gives():
     found = vi.trust.prior_influence(fit, key=jax.random.key(1))
     assert found.large_shifts == ()
     assert found.unchecked == ("corr|subject",)
+
+
+def rare_ends():
+    """Of 300 ratings a few are in the first category; the cutpoints are -6, -1, 0 and 4.5."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=300)
+    latent = 2 * x + rng.logistic(size=300)
+    return {"y": np.digitize(latent, [-5, -1, 0, 4.5]), "x": x}, "y ~ x", "cumulative"
+
+
+def long_panel():
+    """120 patients with six visits, zeros mostly: log odds differ by patient with an sd of four."""
+    rng = np.random.default_rng(1)
+    g, t = np.repeat(np.arange(120), 6), np.tile(np.arange(6) * 2.4, 120)
+    chance = 1 / (1 + np.exp(1.6 + 0.4 * t - 4 * rng.normal(size=120)[g]))
+    y = (rng.random(720) < chance).astype(float)
+    return {"y": y, "t": t, "g": g}, "y ~ t + (1 | g)", "bernoulli"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [rare_ends, long_panel])
+def test_usual_priors_move_no_estimate(make):
+    table, formula, family = make()
+    fit = vi.auto(vi.glmm(formula, table, family), key=jax.random.key(0), richer=True)
+    influence = vi.trust.prior_influence(fit, key=jax.random.key(1))
+    assert influence.sentences() == ["No prior moved its estimate by more than 0.2 sd."]
+
+
+def test_usual_cutpoints_are_about_the_log_odds_of_the_rows():
+    y = np.repeat([0, 1, 2], [2, 10, 8])
+    weights = np.where(y == 0, 2.0, 1.0)
+    model = vi.glmm("y ~ 1", {"y": y}, "cumulative", weights=weights)
+    expected = np.round(np.log([4.5 / 18.5, 14.5 / 8.5]), 2)
+    assert [model.priors[f"threshold[{i}]"] for i in (0, 1)] == [
+        ("normal", centre, 5.0) for centre in expected
+    ]

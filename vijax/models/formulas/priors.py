@@ -7,9 +7,11 @@ of all columns N(mean, ...), the standard deviation of a group effect a half-nor
 scale. For successes, and zeros and ones, Bambi takes N(0, 1 / sd(x)^2), N(0, 1) for codes of
 categories and N(0, 1.5^2) for the intercept. These pull log odds between categories by half a
 standard error where each has some ten cases; here they are N(0, (2.5 / sd(x))^2), and N(0, 2.5^2)
-for codes and the intercept (2.5 as in Gabry and Goodrich's rstanarm). Cutpoints between ordered
-categories have N(t, 1) at the mean of all columns, t from -2 to 2 in equal steps, restricted to
-increasing cutpoints. A parameter of the law with a formula has a prior on the scale of its link,
+for codes (2.5 as in Gabry and Goodrich's rstanarm). The intercept there has N(0, 5^2): where groups
+differ much it is far from zero. Cutpoints between ordered categories have N(t, 5^2) at the mean of
+all columns, t the log odds of the categories below in all rows, restricted to increasing cutpoints
+(Bambi: N(t, 1), t from -2 to 2 in equal steps, which pulls cutpoints of rare categories by up to a
+standard error). A parameter of the law with a formula has a prior on the scale of its link,
 at the means of all columns too; coefficients there have N(0, 1 / sd(x)^2). Means and standard
 deviations are weighted: a row of weight 2 is the same as two rows."""
 
@@ -115,6 +117,8 @@ AUX: dict[str, Prior] = {
 }
 
 
+WIDE = 5.0
+"""Sd of the priors of intercepts and cutpoints behind a logit."""
 LINKED: dict[str, tuple[float, float]] = {
     "sigma": (0.0, 2.5),
     "nu": (2.7, 0.8),  # of the logarithm of Gamma(2, 0.1)
@@ -150,8 +154,7 @@ def weak_priors(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> d
     for i, label in enumerate(main):
         sd = slopes.get(label, intercept)
         if is_binary:  # on a scale of probabilities the data say nothing of the unit
-            is_own_unit = label == "Intercept" or design.categorical[i]
-            sd = 2.5 if is_own_unit else 2.5 / columns[label][1]
+            sd = _sd_behind_logit(label, design.categorical[i], columns[label][1])
         for level in levels:
             priors[name_at_level(label, level)] = (
                 "normal",
@@ -178,12 +181,23 @@ def weak_priors(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> d
             sds = (2.5 * unit, 1.0)
             priors[name_at_level(f"sds({name})", level)] = ("half_normal", sds[slot > 0])
     if law.is_ordered:
-        means_of_cutpoints = np.round(np.linspace(-2, 2, len(design.levels) - 1), 2)
-        for i, mean in enumerate(means_of_cutpoints):
-            priors[f"threshold[{i}]"] = ("normal", float(mean), 1.0)
-        return priors
+        counts = np.bincount(design.y.astype(int), weights, len(design.levels))
+        below = np.cumsum(counts)[:-1] + 0.5
+        centres = np.round(np.log(below / (counts.sum() + 1 - below)), 2).tolist()
+        return priors | {
+            f"threshold[{i}]": ("normal", centre, WIDE) for i, centre in enumerate(centres)
+        }
     aux = {"sigma": ("half_student_t", 4.0, unit), **AUX}
     return priors | {name: aux[name] for name in design.own_parameters(law)}
+
+
+def _sd_behind_logit(label: str, is_code: bool, spread: float) -> float:
+    """The sd of the prior of a coefficient for yes or no, and successes."""
+    if label == "Intercept":
+        return WIDE
+    if is_code:
+        return 2.5
+    return 2.5 / spread
 
 
 def _linked_priors(

@@ -1,8 +1,8 @@
 """How far off the integrals over effects are: finer ones at draws of a fit, and what they move.
 
 With e(theta) the log likelihood by finer integrals less that of the density, draws of its posterior
-with weights exp(e) are of the posterior by finer integrals. For one factor these are quadrature with
-more nodes. For several factors, and more effects than quadrature can have, the integrand is
+with weights exp(e) are of the posterior by finer integrals. For one factor these are quadrature
+with more nodes. For several factors, and more effects than quadrature can have, the integrand is
 integrated along each effect in turn, others at their mode: the sum of what each integral differs
 from Laplace's is exact where effects of different groups are independent given the data."""
 
@@ -95,8 +95,8 @@ class FinerIntegrals:
     def __call__(self, values: Mapping[str, Any]) -> str:
         """The sentence."""
         unknowns = jax.vmap(self.form.named)(dict(values))
-        named = {name: np.asarray(x, float) for name, x in unknowns.items()}
-        return shift_sentence(self, self.errors(values), named)
+        draws = {name: np.asarray(x, float) for name, x in unknowns.items()}
+        return shift_sentence(self, self.errors(values), draws)
 
     @property
     def words(self) -> tuple[str, str, str]:
@@ -138,12 +138,12 @@ def shift_sentence(
             for number in (float(x.mean()), float(weights @ x))
         )
         texts.append(f"{name} is {beyond}, not {before} ({shifts[name]:+.1f} sd)")
-    more = ""
+    addition = ""
     if len(large_names) > 3:
-        more = f" ({len(large_names) - 3} other estimates move too)"
+        addition = f" ({len(large_names) - 3} other estimates move too)"
     if effective < FEWEST_EFFECTIVE:
-        more += ", or further off: few draws have all the weight"
-    return f"{begin} {', '.join(texts)}{more}. {remedy}".rstrip()
+        addition += ", or further off: few draws have all the weight"
+    return f"{begin} {', '.join(texts)}{addition}. {remedy}".rstrip()
 
 
 def _errors(form: Form, nodes: int) -> Callable[..., Any]:
@@ -163,8 +163,8 @@ def _errors(form: Form, nodes: int) -> Callable[..., Any]:
         return fine - integrals.quadrature(row_function, (aux, rows), a, b, form.nodes)
 
     def errors(values: Any, data: Any) -> Array:
-        one = lambda values: jnp.sum(jax.vmap(lambda rows: group_error(values, rows))(data))
-        return jax.lax.map(one, values)
+        error_at = lambda values: jnp.sum(jax.vmap(lambda rows: group_error(values, rows))(data))
+        return jax.lax.map(error_at, values)
 
     return quick_jit(errors)
 
@@ -210,8 +210,8 @@ def _along_all(
         def change(t: Array) -> Array:
             moved_eta = eta + column * (t * sd)[place][:, None]
             rows = log_lik(parameters, moved_eta.reshape(a.shape)) - levels
-            moved = centre + t * sd
-            prior = -0.5 * (moved**2 - centre**2)
+            effect = centre + t * sd
+            prior = -0.5 * (effect**2 - centre**2)
             return jnp.zeros(size, a.dtype).at[place].add(rows) + prior
 
         changes = jax.lax.map(change, jnp.asarray(t, a.dtype))
@@ -219,8 +219,8 @@ def _along_all(
         return jnp.sum(jnp.where(used, jax.nn.logsumexp(log_ratios, axis=0), 0.0))
 
     for k in range(z.first.shape[2]):
-        every = jnp.ones(groups, bool)
-        total += along(z.first[:, :, k], z.group, mode.first[:, k], every)
+        all_groups = jnp.ones(groups, bool)
+        total += along(z.first[:, :, k], z.group, mode.first[:, k], all_groups)
     for k in range(z.others.shape[2]):
         used = jnp.zeros(num_others, bool).at[z.places[:, k]].set(True)
         total += along(z.others[:, :, k], z.places[:, k], mode.others, used)
