@@ -3,7 +3,7 @@
     python benchmarks/glmm_peers.py                            # all tables, all tools that are there
     python benchmarks/glmm_peers.py sleepstudy cbpp            # some tables
     python benchmarks/glmm_peers.py --peers-python PYTHON ...  # an interpreter with bambi, nutpie and gpboost
-    python benchmarks/glmm_peers.py --only vijax ...           # one tool
+    python benchmarks/glmm_peers.py --only vijax,bambi ...     # some tools
 
 The tables are those of lme4, glmmTMB, nlme, MASS and HSAUR3, where R has them, and two that are
 made. Each tool has a process of its own, with one thread and `MOST_SECONDS` of processor time.
@@ -151,7 +151,7 @@ CASES = {
         '[, c("y", "treatment", "time", "patientID")]',
         {
             "glmer": "glmer(f, t, family = binomial)",
-            "glmer, 20 nodes": "glmer(f, t, family = binomial, nAGQ = 20)",
+            "glmer with 20 nodes": "glmer(f, t, family = binomial, nAGQ = 20)",
             "glmmTMB": "glmmTMB(f, t, family = binomial)",
         },
         ("treatment", "patientID"),
@@ -172,7 +172,7 @@ CASES = {
         "bernoulli",
         "",
         {
-            "glmer, nAGQ=0": f"glmer(f, t, family = binomial, nAGQ = 0, {FAST})",
+            "glmer with nAGQ=0": f"glmer(f, t, family = binomial, nAGQ = 0, {FAST})",
             "glmer": f"glmer(f, t, family = binomial, {FAST})",
         },
         ("s", "d"),
@@ -207,12 +207,12 @@ def write_table(case: Case, path: Path) -> bool:
 
 
 def read_table(path: Path, case: Case):
-    """The table as a DataFrame, categories as text."""
+    """The table as a DataFrame."""
     import pandas as pd
 
     table = pd.read_csv(path)
     for name in case.factors:
-        table[name] = table[name].astype(str)
+        table[name] = table[name].astype(str).astype("category")
     return table
 
 
@@ -287,8 +287,10 @@ def by_gpboost(case: Case, path: Path) -> dict[str, Any]:
 
     table = read_table(path, case)
     likelihoods = {"bernoulli": "bernoulli_logit", "gaussian": "gaussian", "poisson": "poisson"}
-    x = pd.get_dummies(table[list(case.columns)], drop_first=True).astype(float)
-    x.insert(0, "Intercept", 1.0)
+    x = pd.DataFrame({"Intercept": np.ones(len(table))})
+    if case.columns:
+        codes = pd.get_dummies(table[list(case.columns)], drop_first=True)
+        x = x.join(codes.astype(float))
     response = case.formula.split(" ~ ")[0]
     groups = np.stack([pd.factorize(table[name])[0] for name in case.groups], 1)
     y = table[response].to_numpy(float)
@@ -298,7 +300,7 @@ def by_gpboost(case: Case, path: Path) -> dict[str, Any]:
         model = gpb.GPModel(
             group_data=groups, likelihood=likelihoods[case.family], num_parallel_threads=1
         )
-        model.fit(y=y, X=x.to_numpy(), params={"std_dev": True})
+        model.fit(y=y, X=x.to_numpy())
         coefficients = model.get_coef(std_err=True)
         variances = model.get_cov_pars(std_err=False)
         cold.append(time.process_time() - begin)
@@ -370,7 +372,7 @@ def worker(name: str, tool: str, path: Path) -> dict[str, Any]:
     case = CASES[name]
     if tool == "vijax":
         figures = by_vijax(case, path)
-    elif tool == "vijax, wide priors":
+    elif tool == "vijax with wide priors":
         figures = by_vijax(case, path, True)
     elif tool == "bambi":
         figures = by_bambi(case, path)
@@ -399,7 +401,7 @@ def measure(name: str, tool: str, path: Path, python: str) -> dict[str, Any]:
 
 def tools_of(case: Case, python: str) -> list[tuple[str, str]]:
     """Names of the tools of a case, and the interpreters that run them."""
-    tools = [("vijax", sys.executable), ("vijax, wide priors", sys.executable)]
+    tools = [("vijax", sys.executable), ("vijax with wide priors", sys.executable)]
     tools += [(tool, sys.executable) for tool in case.fit]
     if python:
         tools += [("gpboost", python)] if case.groups else []
@@ -425,7 +427,7 @@ def report(name: str, case: Case, all_figures: dict[str, dict[str, Any]]) -> Non
             for x, pair in figures["estimates"].items()
         )
         print(f"| {tool} | {times} | {figures['peak']:.2f} | {estimates} |")
-    for tool in ("vijax", "vijax, wide priors"):
+    for tool in ("vijax", "vijax with wide priors"):
         said = all_figures.get(tool, {}).get("said")
         if said:
             print(f"\n{tool}: {said}")
@@ -450,7 +452,12 @@ def main(arguments: list[str]) -> None:
             if not write_table(case, path):
                 print(f"\n### {name}: R does not have this table")
                 continue
-            tools = [(tool, with_) for tool, with_ in tools_of(case, python) if only in ("", tool)]
+            wanted = only.split(",")
+            tools = [
+                (tool, with_)
+                for tool, with_ in tools_of(case, python)
+                if not only or tool in wanted
+            ]
             report(name, case, {tool: measure(name, tool, path, with_) for tool, with_ in tools})
 
 

@@ -60,6 +60,7 @@ A_VARIABLE = 250
 """Gradients for each variable of a full covariance in the usual limit. With 40 the fit had not left
 its start, and took nearly the same time."""
 NEARBY = 0.05  # error in nats that a nearby density may have at draws of the fit
+NOT_BEGUN = "stopped while the likelihood was computed about its mode: nothing is fitted yet"
 NEARBY_DRAWS = 8  # draws at which this error is measured
 OF_A_MIXTURE = 1500
 """With fewer gradients a mixture is tried at once where one normal will not do: bends may gain
@@ -215,13 +216,24 @@ def _fit_density(
     nearby = _nearby(model, data, options)
     if nearby is not None:
         fit = _fit_target(task._replace(make=functools.partial(Target.from_nearby, nearby)))
-        errors = nearby.errors(_judged_values(density, fit, keys.seed(key)))
-        worst = float(np.abs(errors).max())
-        if worst < NEARBY:
-            sentence = nearby.sentence.format(error=f"{worst:.1g} nats")
-            verdict = f"{fit.report.verdict} {sentence}"
+        worst = _worst_error(nearby, density, fit, keys.seed(key))
+        # After Ctrl-C no other fit is begun.
+        if worst is None or worst < NEARBY or fit.report.stage is not None:
+            error = "a part that was not computed, after Ctrl-C"
+            if worst is not None:
+                error = f"{worst:.1g} nats"
+            verdict = f"{fit.report.verdict} {nearby.sentence.format(error=error)}"
             return fit._replace(report=fit.report._replace(verdict=verdict))
     return _fit_target(task)
+
+
+def _worst_error(nearby: Nearby, density: LogDensity, fit: Fit, seed: int) -> float | None:
+    """The error of a nearby density at draws of a fit, in nats; None after Ctrl-C, which does not
+    lose the fit."""
+    try:
+        return float(np.abs(nearby.errors(_judged_values(density, fit, seed))).max())
+    except KeyboardInterrupt:
+        return None
 
 
 class _Task(NamedTuple):
@@ -244,7 +256,10 @@ def _nearby(model: Model, data: Any, options: _Options) -> Nearby | None:
     make = model.form.nearby
     data = model.form.given
     cache_key = ("nearby", jnp.result_type(float))
-    return cached_program(model.log_density, cache_key, lambda _: make(data))
+    try:
+        return cached_program(model.log_density, cache_key, lambda _: make(data))
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(NOT_BEGUN) from None
 
 
 def _with_roughness(model: Model, density: LogDensity, data: Any, fit: Fit, seed: int) -> Fit:

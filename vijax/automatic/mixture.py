@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import linalg, special
 
-from vijax.automatic.gaussian import Gaussian, draw_noise, step
+from vijax.automatic.gaussian import FEW, Gaussian, draw_noise, step
 from vijax.automatic.trust_region import Run
 from vijax.families.vector.normal_mixture import NormalMixture
 from vijax.inference.estimator.scores import regression
@@ -55,6 +55,25 @@ OUTLOOKS = 3.0, 10.0, 30.0
 """A new component begins where log p - max(log q, peak of log q less these nats) is largest. The
 three numbers take turns, so that some components are near the mass and some in the tails (Arenz et
 al. 2023, section 4.3)."""
+
+
+class Points(NamedTuple):
+    """Points, as the components of a mixture see them."""
+
+    weights: Float[np.ndarray, " K"]
+    scales: Float[np.ndarray, "K D D"]
+    noise: Float[np.ndarray, "K points D"]  # in which each component is N(0, I)
+    log_densities: Float[np.ndarray, "K points"]
+
+    def log_prob(self) -> Float[np.ndarray, " points"]:
+        """log q."""
+        return special.logsumexp(self.log_densities, 0, b=self.weights[:, None])
+
+    def scores(self) -> Float[np.ndarray, "points D"]:
+        """The gradient of log q."""
+        shares = special.softmax(self.log_densities + np.log(self.weights)[:, None], 0)
+        shared = np.swapaxes(shares[..., None] * self.noise, 1, 2)
+        return -np.linalg.solve(np.swapaxes(self.scales, 1, 2), shared).sum(0).T
 
 
 # --- mixtures -------------------------------------------------------------------------------------
@@ -98,17 +117,27 @@ class Mixture(NamedTuple):
 
     def log_densities(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "K points"]:
         """log N_k(x)."""
-        return np.stack([part.log_prob(x) for part in self.parts])
+        return self.view(x).log_densities
 
     def log_prob(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
         """log q(x)."""
-        return special.logsumexp(self.log_densities(x), 0, b=self.weights[:, None])
+        return self.view(x).log_prob()
 
     def scores(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, "points D"]:
         """The gradient of log q."""
-        shares = special.softmax(self.log_densities(x) + np.log(self.weights)[:, None], 0)
-        scores = [-np.linalg.solve(part.scale.T, part.whiten(x).T).T for part in self.parts]
-        return sum(share[:, None] * score for share, score in zip(shares, scores, strict=True))
+        return self.view(x).scores()
+
+    def view(self, x: Float[np.ndarray, "points D"]) -> Points:
+        """Points as the components see them."""
+        scales = np.stack([part.scale for part in self.parts])
+        gaps = x - np.stack([part.mean for part in self.parts])[:, None]
+        if x.shape[1] <= FEW:  # all components in one call
+            noise = np.swapaxes(np.linalg.solve(scales, np.swapaxes(gaps, 1, 2)), 1, 2)
+        else:
+            noise = np.stack([part.whiten(x) for part in self.parts])
+        entropies = np.array([part.entropy() for part in self.parts])
+        log_densities = 0.5 * (x.shape[1] - (noise**2).sum(2)) - entropies[:, None]
+        return Points(self.weights, scales, noise, log_densities)
 
     def distance(self, x: Float[np.ndarray, " D"]) -> float:
         """The squared distance from the mean of the nearest component, in its standard
@@ -262,15 +291,16 @@ class _Walk:
 
     def _move(self, rho: float) -> None:
         bank = self._bank
-        shares = special.softmax(self.q.log_densities(bank.x) - bank.log_mass, 1)
-        gains = shares @ self._ratios(bank.x, bank.values)
+        points = self.q.view(bank.x)
+        shares = special.softmax(points.log_densities - bank.log_mass, 1)
+        gains = shares @ _ratios(bank.values, points.log_prob())
         self._trace.append(float(self.q.weights @ gains))
         self._num_gradients.append(self._target.num_gradients)
         is_finite = np.isfinite(bank.values)[:, None]
-        scores = np.where(is_finite, bank.slopes - self.q.scores(bank.x), 0.0)
+        scores = np.where(is_finite, bank.slopes - points.scores(), 0.0)
         parts = [
-            _move_part(part, bank.x, scores, share, rho)
-            for part, share in zip(self.q.parts, shares, strict=True)
+            _move_part(part, noise, scores, share, rho)
+            for part, noise, share in zip(self.q.parts, points.noise, shares, strict=True)
         ]
         self.q = Mixture(_normalize(np.log(self.q.weights) + rho * gains), tuple(parts))
 
@@ -313,23 +343,25 @@ class _Walk:
         is_early = (num_gradients > last - 2 * WINDOW) & ~is_late
         return float(trace[is_late].mean() - trace[is_early].mean()) * 1000 / WINDOW
 
-    def _ratios(self, x: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """log p - log q, at least `LOWEST` below the median."""
-        ratios = values - self.q.log_prob(x)
-        finite = ratios[np.isfinite(ratios)]
-        median = np.median(finite) if len(finite) else 0.0
-        return np.maximum(ratios, median - LOWEST)
+
+def _ratios(values: np.ndarray, log_q: np.ndarray) -> np.ndarray:
+    """log p - log q, at least `LOWEST` below the median."""
+    ratios = values - log_q
+    finite = ratios[np.isfinite(ratios)]
+    median = np.median(finite) if len(finite) else 0.0
+    return np.maximum(ratios, median - LOWEST)
 
 
 def _move_part(
-    part: Gaussian, x: np.ndarray, scores: np.ndarray, weights: np.ndarray, rho: float
+    part: Gaussian, noise: np.ndarray, scores: np.ndarray, weights: np.ndarray, rho: float
 ) -> Gaussian:
-    """A component after its step; unchanged if it has too few effective draws."""
-    dim = x.shape[1]
+    """A component after its step; unchanged if it has too few effective draws. `noise` are the
+    points in which it is N(0, I)."""
+    dim = noise.shape[1]
     if 1 / (weights**2).sum() < 2 * (dim + 1):
         return part
     slope, curvature = regression(
-        part.whiten(x), scores @ part.scale, diagonal=False, xp=np, weights=weights
+        noise, scores @ part.scale, diagonal=False, xp=np, weights=weights
     )
     return step(part, slope, np.eye(dim) + curvature, RADIUS, rho).to
 

@@ -268,6 +268,27 @@ def test_the_posterior_between_points_is_that_of_the_density(monkeypatch):
     assert within.elbo.value == pytest.approx(without.elbo.value, abs=0.1)
 
 
+def interrupt(*given):
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_before_the_fit_says_that_nothing_is_fitted(monkeypatch):
+    model = vi.glmm(TWO, table_of(150, 60, 1510))
+    monkeypatch.setattr(interpolated, "_through_points", interrupt)
+    with pytest.raises(KeyboardInterrupt, match="nothing is fitted yet"):
+        vi.auto(model, key=KEY)
+
+
+@pytest.mark.slow
+def test_ctrl_c_after_the_fit_does_not_lose_it(monkeypatch):
+    """It comes while the fit is compared with the likelihood itself."""
+    model = vi.glmm(TWO, table_of(150, 60, 1520))
+    monkeypatch.setattr(interpolated.NormalSums, "exact", interrupt)
+    fit = vi.auto(model, key=KEY, richer=False)
+    assert fit.verdict.endswith("it is off by a part that was not computed, after Ctrl-C.")
+    assert fit.summary().names[:2] == ("Intercept", "x")
+
+
 def test_other_data_are_not_read_by_points_of_these():
     """A fit of other sums takes the density itself, or refuses them, as it did."""
     model = vi.glmm(TWO, table_of(150, 60, 1500))
