@@ -1,4 +1,5 @@
-"""Normal regressions with large and crossed groups beside lme4: CPU seconds, memory and estimates.
+"""Regressions with large and crossed groups, and two small ones, beside lme4: CPU seconds, memory
+and estimates.
 
     python benchmarks/glmm_crossed.py [name ...]          # each in a process of its own, one thread
     python benchmarks/glmm_crossed.py --no-lmer million   # without R
@@ -70,11 +71,68 @@ def one_factor(rows=1_000_000, groups=125_000, seed=0):
     }
 
 
+def zeros_and_ones(rows=100_000, people=1000, items=1000, seed=0):
+    """Zeros and ones of people and items, crossed: intercept -0.3, slope 0.5, sds 0.8 and 0.6."""
+    rng = np.random.default_rng(seed)
+    s, d, x = rng.integers(people, size=rows), rng.integers(items, size=rows), rng.normal(size=rows)
+    eta = -0.3 + 0.5 * x + 0.8 * rng.normal(size=people)[s] + 0.6 * rng.normal(size=items)[d]
+    y = (rng.random(rows) < 1 / (1 + np.exp(-eta))).astype(int)
+    return {"y": y, "x": x, "s": s, "d": d}
+
+
+def kb07(seed=0, people=56, items=32):
+    """Like kb07: a factorial design of three factors within 56 people and 32 items, whose eight
+    effects are all correlated."""
+    rng = np.random.default_rng(seed)
+    s, d = np.repeat(np.arange(people), items), np.tile(np.arange(items), people)
+    cell = (s + d) % 8
+    a, b, c = (np.where((cell >> k) & 1, 1.0, -1.0) for k in range(3))
+    x = np.stack([np.ones(len(s)), a, b, c, a * b, a * c, b * c, a * b * c], 1)
+
+    def draw(size, sds):
+        root = rng.normal(size=(8, 8))
+        square = root @ root.T + 8 * np.eye(8)
+        spread = np.sqrt(np.diag(square))
+        covariance = square * np.outer(sds / spread, sds / spread)
+        return rng.normal(size=(size, 8)) @ np.linalg.cholesky(covariance).T
+
+    of_people = draw(people, np.array([0.55, 0.12, 0.11, 0.15, 0.1, 0.1, 0.1, 0.12]))
+    of_items = draw(items, np.array([0.65, 0.1, 0.45, 0.12, 0.1, 0.1, 0.12, 0.1]))
+    mean = x @ np.array([2.18, -0.067, -0.33, 0.078, 0.022, -0.018, 0.005, -0.024])
+    effects = (x * of_people[s]).sum(1) + (x * of_items[d]).sum(1)
+    return {
+        "y": mean + effects + 0.8 * rng.normal(size=len(s)),
+        "a": a,
+        "b": b,
+        "c": c,
+        "s": s,
+        "d": d,
+    }
+
+
+def few_groups(seed=1):
+    """10,000 zeros and ones in 100 groups."""
+    rng = np.random.default_rng(seed)
+    g, x = rng.integers(100, size=10_000), rng.normal(size=10_000)
+    eta = 0.3 + 0.6 * x + 0.7 * rng.normal(size=100)[g]
+    return {"y": (rng.random(10_000) < 1 / (1 + np.exp(-eta))).astype(int), "x": x, "g": g}
+
+
+def sleepstudy():
+    """lme4's sleepstudy: 180 reaction times of 18 subjects."""
+    from tests.models.mixed_tables import SLEEP
+
+    days, subject = (np.asarray(SLEEP[name]) for name in ("days", "subject"))
+    numbers = np.unique(subject, return_inverse=True)[1]
+    return {"y": np.asarray(SLEEP["reaction"], float), "days": days, "s": numbers}
+
+
 class Case(NamedTuple):
-    """A formula, and a function that makes its table."""
+    """A formula, a function that makes its table, and the law of the response."""
 
     formula: str
     table: Callable[[], dict[str, np.ndarray]]
+    family: str = "gaussian"
 
 
 BOTH = "y ~ service + (1 | s) + (1 | d)"
@@ -86,6 +144,11 @@ CASES = {
     "20,000": Case(BOTH, lambda: crossed(20_000, 2_000, 100)),
     "million": Case(BOTH, lambda: crossed(1_000_209, 6_040, 3_706, even=False)),
     "groups": Case("y ~ x + (1 | g)", one_factor),
+    "service-dept": Case("y ~ service * C(dept) + (1 | s) + (1 | d)", insteval),
+    "kb07": Case("y ~ a * b * c + (a * b * c | s) + (a * b * c | d)", kb07),
+    "zeros-ones": Case("y ~ x + (1 | s) + (1 | d)", zeros_and_ones, "bernoulli"),
+    "few-groups": Case("y ~ x + (1 | g)", few_groups, "bernoulli"),
+    "sleepstudy": Case("y ~ days + (days | s)", sleepstudy),
 }
 
 
@@ -96,7 +159,7 @@ def ours(case):
     import vijax as vi
 
     table, begin = case.table(), time.process_time()
-    model = vi.glmm(case.formula, table)
+    model = vi.glmm(case.formula, table, family=case.family)
     read, begin = time.process_time() - begin, time.process_time()
     fit = vi.auto(model, key=jax.random.key(0))
     summary = fit.summary()
@@ -123,10 +186,10 @@ suppressMessages(library(lme4))
 table <- read.csv("{path}")
 for (name in c({factors})) table[[name]] <- factor(table[[name]])
 begin <- proc.time()
-model <- lmer({formula}, table, control = lmerControl(calc.derivs = FALSE))
+model <- {call}
 spent <- proc.time() - begin
 peak <- as.numeric(strsplit(grep("VmHWM", readLines("/proc/self/status"), value = TRUE), " +")[[1]][2]) / 2^20
-cat(sprintf("lmer %s: %.1f CPU seconds, %.2f GB\\n", packageVersion("lme4"), spent[[1]] + spent[[2]], peak))
+cat(sprintf("lme4 %s: %.1f CPU seconds, %.2f GB\\n", packageVersion("lme4"), spent[[1]] + spent[[2]], peak))
 sds <- as.data.frame(VarCorr(model))
 cat("  ", paste(sds$grp, sprintf("%.4f", sds$sdcor)), "; ")
 cat(paste(names(fixef(model)), sprintf("%.4f (%.4f)", fixef(model), sqrt(diag(as.matrix(vcov(model)))))), "\\n")
@@ -136,7 +199,15 @@ cat(paste(names(fixef(model)), sprintf("%.4f (%.4f)", fixef(model), sqrt(diag(as
 def theirs(case):
     """Fits by lmer in a process of R."""
     table = case.table()
-    factors = [name for name in ("s", "d", "dept", "g") if f"| {name})" in case.formula]
+    names = ("s", "d", "dept", "g")
+    factors = [
+        name for name in names if f"| {name})" in case.formula or f"C({name})" in case.formula
+    ]
+    formula = case.formula.replace("C(dept)", "dept")
+    call = f"lmer({formula}, table, control = lmerControl(calc.derivs = FALSE))"
+    if case.family != "gaussian":
+        control = "family = binomial, control = glmerControl(calc.derivs = FALSE)"
+        call = f"glmer({formula}, table, {control})"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.csv"
         np.savetxt(
@@ -148,7 +219,7 @@ def theirs(case):
             comments="",
         )
         script = LMER.format(
-            path=path, factors=", ".join(f'"{name}"' for name in factors), formula=case.formula
+            path=path, factors=", ".join(f'"{name}"' for name in factors), call=call
         )
         environment = os.environ | THREADS
         try:
@@ -156,7 +227,7 @@ def theirs(case):
                 ["Rscript", "-e", script], env=environment, capture_output=True, timeout=LONGEST
             )
         except subprocess.TimeoutExpired:
-            print(f"lmer: not ended after {LONGEST} s", flush=True)
+            print(f"lme4: not ended after {LONGEST} s", flush=True)
             return
     print(done.stdout.decode().strip() or done.stderr.decode()[-500:], flush=True)
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from glmm_crossed import THREADS
+from glmm_crossed import THREADS, zeros_and_ones
 
 MOST_SECONDS = 400
 """Seconds of processor time that a tool is given for a table."""
@@ -180,15 +180,6 @@ CASES = {
         ("x",),
     ),
 }
-
-
-def zeros_and_ones(rows=100_000, people=1000, items=1000, seed=0):
-    """Zeros and ones of people and items, crossed: intercept -0.3, slope 0.5, sds 0.8 and 0.6."""
-    rng = np.random.default_rng(seed)
-    s, d, x = rng.integers(people, size=rows), rng.integers(items, size=rows), rng.normal(size=rows)
-    eta = -0.3 + 0.5 * x + 0.8 * rng.normal(size=people)[s] + 0.6 * rng.normal(size=items)[d]
-    y = (rng.random(rows) < 1 / (1 + np.exp(-eta))).astype(int)
-    return {"y": y, "x": x, "s": s, "d": d}
 
 
 def write_table(case: Case, path: Path) -> bool:
