@@ -27,25 +27,26 @@ def test_the_area_under_the_curve_is_scikit_learns():
 
 
 def test_measures_by_hand():
-    """A row of weight 2 is the row twice; a prediction without columns is of training."""
+    """A row of weight 2 is the row twice; a prediction without columns may differ by row."""
     predicted = TargetPredictions(
         "real",
         np.array([1.0, 3.0, 3.0]),
         np.array([2.0, 3.0, 1.0]),
-        np.array([0.0, 2.0]),
+        np.array([1.5, 1.5, 2.5]),
         np.array([2.0, 1.0, 1.0]),
-        np.array([1.0, 3.0]),
         "height",
     )
     (typical, explained) = MEASURES["real"](predicted)
-    mean = 1.5
-    error, plain = (2 * 1 + 0 + 4) / 4, (2 * 0.25 + 2 * (3 - mean) ** 2) / 4
+    error, plain = (2 * 1 + 0 + 4) / 4, (2 * 0.25 + 1.5**2 + 0.5**2) / 4
     assert typical[1:] == pytest.approx([error**0.5, plain**0.5])
     assert explained[1:] == pytest.approx([1 - error / plain, 0.0])
     classes = predicted._replace(
-        kind="classes", target=np.array([0.0, 1.0, 2.0]), prediction=np.array([0.0, 2.0, 2.0])
+        kind="classes",
+        target=np.array([0.0, 1.0, 2.0]),
+        prediction=np.array([0.0, 2.0, 2.0]),
+        plain=np.array([2.0, 2.0, 2.0]),
     )
-    assert MEASURES["classes"](classes)[0][1:] == pytest.approx([0.75, 0.25])  # 2 in training
+    assert MEASURES["classes"](classes)[0][1:] == pytest.approx([0.75, 0.25])
 
 
 def held_out_table(folder, model, columns, *settings):
@@ -82,6 +83,19 @@ def test_classes_tell_how_many_are_right(tmp_path):
     assert 0.7 < found["share of rows classified correctly"][0] < 0.95
     assert found["share of rows classified correctly"][1] < 0.65
     assert found["area under the curve (AUC)"] == [pytest.approx(0.9, abs=0.06), 0.5]
+
+
+@pytest.mark.slow
+def test_without_columns_the_exposure_is_kept(tmp_path):
+    """A column of noise explains nothing of counts whose exposure is an offset."""
+    exposure = RNG.uniform(0.1, 20.0, 200)
+    columns = {"x": X, "e": exposure, "count": RNG.poisson(3.0 * exposure)}
+    formula = "model.formula=count ~ x + offset(log(e))"
+    found = held_out_table(tmp_path, "glmm", columns, formula, "model.family=poisson")
+    assert found["share of variance explained"][0] == pytest.approx(0.0, abs=0.15)
+    best = np.sqrt(3.0 * np.mean(exposure))  # with the rate known
+    typical = found["typical error of count (root mean square)"]
+    assert typical == pytest.approx([best, best], rel=0.2)
 
 
 def test_responses_that_are_seen_in_part_have_no_error(tmp_path):

@@ -11,13 +11,15 @@ from scipy import stats
 from tests.naming import check_names
 from vijax.app.answers.comparison import ComparedRun, Comparison, agreement
 from vijax.app.answers.comparison_files import note, table
-from vijax.app.answers.quality import plain_alternative, quality
+from vijax.app.answers.plain import NoPlain, plain_alternative
+from vijax.app.answers.quality import quality
 from vijax.app.cli import main
 from vijax.app.drawing import blocks
-from vijax.app.plan.config import ConfigError
+from vijax.app.plan.assemble import load_data
+from vijax.app.plan.config import ConfigError, load_config
 from vijax.app.rows.by_row import RowScore
 from vijax.app.runs import run
-from vijax.app.sources.listing import Data
+from vijax.app.sources.listing import Data, FittedRun
 from vijax.data import Corpus
 from vijax.data.tables.table import Table
 from vijax.evaluate import Agreement, Coherence, Difference, Score
@@ -27,8 +29,8 @@ NONE = np.zeros(0)
 QUIET = Curves(NONE, NONE, NONE, NONE, NONE)
 
 
-def seen(train, test):
-    return SimpleNamespace(data=Data(train, test), settings=None)
+def seen(train, test, **settings):
+    return SimpleNamespace(data=Data(train, test), settings=SimpleNamespace(**settings))
 
 
 def documents(seed):
@@ -78,7 +80,7 @@ def test_the_plain_alternative_of_each_kind_of_table():
     np.testing.assert_allclose(found.score.parts[0], wanted)
     with_y = [Table(("a",), x[part, :1], "y", y[part]) for part in (slice(20), slice(20, None))]
     found = plain_alternative(seen(*with_y), score)
-    assert found.name == "the mean of the target"
+    assert found.name == "the same law without columns (gaussian)"
     np.testing.assert_allclose(
         found.score.mean, stats.norm.logpdf(y[20:], y[:20].mean(), y[:20].std()).mean()
     )
@@ -86,9 +88,10 @@ def test_the_plain_alternative_of_each_kind_of_table():
         Table(("a",), x[part, :1], "y", np.sign(y[part]), ("no", "yes"))
         for part in (slice(20), slice(20, None))
     ]
-    chance = ((y[:20] > 0).sum() + 0.5) / 21
+    chance = (y[:20] > 0).mean()
     wanted = np.where(y[20:] > 0, np.log(chance), np.log(1 - chance)).mean()
-    np.testing.assert_allclose(plain_alternative(seen(*classes), score).score.mean, wanted)
+    found = plain_alternative(seen(*classes), score)
+    np.testing.assert_allclose(found.score.mean, wanted, rtol=1e-5)
     held = np.where(rng.random((10, 2)) < 0.3, x[20:], np.nan)
     entries = RowScore.of(np.zeros(int(np.isfinite(held).sum())), "entry")
     assert (
@@ -96,7 +99,11 @@ def test_the_plain_alternative_of_each_kind_of_table():
         == entries.number
     )
     groups = RowScore.of(np.zeros(2), "step", sizes=[5, 5])
-    assert plain_alternative(seen(train, test), groups) is None  # the table has no groups
+    found = plain_alternative(seen(train, test), groups)  # the table has no groups
+    assert isinstance(found, NoPlain)
+    (block,), warnings = quality(seen(train, test), groups, QUIET, [])
+    assert found.reason in block.rows[0][0]
+    assert warnings == []
 
 
 def test_the_plain_alternative_of_sequences_and_groups():
@@ -111,7 +118,7 @@ def test_the_plain_alternative_of_sequences_and_groups():
     found = plain_alternative(
         seen(train, test), RowScore.of(np.zeros(3), "step", sizes=[15, 5, 10])
     )
-    assert found.name == "independent columns without the order of steps"
+    assert found.name == "independent normal columns without the order of steps"
     np.testing.assert_allclose(found.score.parts[0], wanted)
     with_y = Table(("a", "b"), x, "y", y, **names)
     found = plain_alternative(
@@ -126,6 +133,152 @@ def test_the_plain_alternative_of_sequences_and_groups():
     )
     known = np.nansum(stats.norm.logpdf(held, x.mean(axis=0), x.std(axis=0)), axis=1)
     np.testing.assert_allclose(found.score.parts[0], np.bincount(groups, known))
+
+
+def named(name, **more):
+    return SimpleNamespace(name=name, **more)
+
+
+def in_halves(x, y=None):
+    """The first and the second half of rows, as tables."""
+    half = len(x) // 2
+    parts = (slice(half), slice(half, None))
+    names = tuple("abcd"[: x.shape[1]])
+    target = {} if y is None else {"target": "y"}
+    return [Table(names, x[p], **target, y=None if y is None else y[p]) for p in parts]
+
+
+def plain_logs(tables, **settings):
+    """The name and the log densities of the plain alternative."""
+    score = RowScore.of(np.zeros(len(tables[1])), "row")
+    found = plain_alternative(seen(*tables, **settings), score)
+    return found.name, found.score.parts[0]
+
+
+def test_columns_have_the_law_that_a_component_emits():
+    """Whole numbers are normal for a normal component, and words are words, however they look."""
+    rng = np.random.default_rng(4)
+    x = rng.poisson([1.0, 4.0], (60, 2)).astype(float)
+    tables = in_halves(x)
+    first, second = x[:30], x[30:]
+    _, found = plain_logs(tables, emission=named("poisson"))
+    np.testing.assert_allclose(found, stats.poisson.logpmf(second, first.mean(0)).sum(1))
+    _, found = plain_logs(tables, name="gap_nmf")
+    np.testing.assert_allclose(found, stats.poisson.logpmf(second, first.mean(0)).sum(1))
+    _, found = plain_logs(tables, emission=named("diagonal_gaussian"))
+    normal = stats.norm.logpdf(second, first.mean(0), first.std(0)).sum(1)
+    np.testing.assert_allclose(found, normal)
+    _, found = plain_logs(tables, emission=named("categorical"))
+    share = (first.sum(0) + 0.5) / (first.sum() + 1)
+    np.testing.assert_allclose(found, second @ np.log(share))
+    bits = in_halves(np.minimum(x, 1.0))
+    _, found = plain_logs(bits, emission=named("bernoulli"))
+    ones = (bits[0].x.sum(0) + 0.5) / 31
+    wanted = np.log(np.where(bits[1].x > 0, ones, 1 - ones)).sum(1)
+    np.testing.assert_allclose(found, wanted)
+    _, found = plain_logs(tables, observed=named("bernoulli", threshold=0.0))
+    np.testing.assert_allclose(found, wanted)
+
+
+def test_correlated_noise_is_one_component_of_full_covariance():
+    """With independent columns as the alternative a single component would be better by half of
+    -log(1 - r^2)."""
+    rng = np.random.default_rng(4)
+    cov = np.array([[1.0, 0.95], [0.95, 1.0]])
+    x = rng.multivariate_normal([0, 0], cov, 4000)
+    name, found = plain_logs(in_halves(x), emission=named("full_gaussian"))
+    assert name == "one normal law of all columns"
+    best = stats.multivariate_normal([0, 0], cov).logpdf(x[2000:])
+    assert np.mean(best - found) == pytest.approx(0.0, abs=0.01)
+
+
+def test_targets_have_the_law_of_their_likelihood():
+    """A normal law of skewed, heavy or wide targets would lose to a column of noise."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(600, 1))
+    amounts, counts = rng.gamma(0.5, 9.0, 600), rng.negative_binomial(1, 0.05, 600).astype(float)
+    _, found = plain_logs(in_halves(x, amounts), likelihood=named("gamma_log"))
+    best = stats.gamma.logpdf(amounts[300:], 0.5, scale=9.0)
+    assert np.mean(best - found) == pytest.approx(0.0, abs=0.02)
+    _, found = plain_logs(in_halves(x, counts), likelihood=named("negative_binomial"))
+    best = stats.nbinom.logpmf(counts[300:], 1, 0.05)
+    assert np.mean(best - found) == pytest.approx(0.0, abs=0.02)
+    _, found = plain_logs(in_halves(x, counts), likelihood=named("poisson_log"))
+    wanted = stats.poisson.logpmf(counts[300:], counts[:300].mean())
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+
+
+def formula_run(folder, columns, *settings):
+    """A run of a regression by a formula before its fit: half of its rows are held out."""
+    path = folder / "rows.csv"
+    lines = [
+        ",".join(columns),
+        *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True)),
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    config = load_config("glmm", ["data.held_out=0.5", *settings], str(path))
+    data = load_data(config)
+    return FittedRun(None, data, config.model, None)
+
+
+def cells(frame, name):
+    return frame.table.columns[name].numbers()
+
+
+def test_a_formula_has_its_own_law_without_columns(tmp_path):
+    """Noise is no better than it: trials, exposure, errors and weights are kept."""
+    rng = np.random.default_rng(4)
+    n = rng.integers(1, 60, 80)
+    e = rng.uniform(0.5, 20, 80).round(3)
+    columns = {"x": rng.normal(size=80).round(3), "n": n, "e": e, "w": rng.integers(0, 3, 80)}
+    columns |= {"k": rng.binomial(n, 0.5), "c": rng.poisson(3 * e), "y": rng.normal(size=80)}
+    columns["g"] = rng.choice([*"abcd"], 80, p=[0.45, 0.05, 0.05, 0.45])
+    score = RowScore.of(np.zeros(40), "row")
+
+    def plain(*settings):
+        run = formula_run(tmp_path, columns, *settings)
+        found = plain_alternative(run, score)
+        return run.data.train, run.data.test, found.name, found.score.parts[0]
+
+    train, test, name, logs = plain("model.formula=p(k,n) ~ x")
+    assert name == "the same law without columns (binomial with its trials)"
+    share = cells(train, "k").sum() / cells(train, "n").sum()
+    wanted = stats.binom.logpmf(cells(test, "k"), cells(test, "n"), share)
+    np.testing.assert_allclose(logs, wanted, atol=1e-4)
+    train, test, name, logs = plain(
+        "model.formula=c ~ x + (1 | g) + offset(log(e))", "model.family=poisson", "model.weights=w"
+    )
+    assert name == "the same law without columns and groups (poisson with its offset, weights)"
+    weights = cells(train, "w")
+    rate = weights @ cells(train, "c") / (weights @ cells(train, "e"))
+    weights = cells(test, "w")
+    wanted = weights * stats.poisson.logpmf(cells(test, "c"), rate * cells(test, "e"))
+    np.testing.assert_allclose(logs, wanted[weights > 0], atol=1e-3)
+    train, test, name, logs = plain("model.formula=se(y, e) ~ x")
+    assert name == "the same law without columns (gaussian with its standard errors)"
+    precision = cells(train, "e") ** -2
+    mean = precision @ cells(train, "y") / precision.sum()
+    wanted = stats.norm.logpdf(cells(test, "y"), mean, cells(test, "e"))
+    np.testing.assert_allclose(logs, wanted, atol=1e-4)
+    for family, settings in (
+        ("categorical", ()),
+        ("cumulative", ('model.order=["a","b","c","d"]',)),
+    ):
+        train, test, name, logs = plain("model.formula=g ~ x", f"model.family={family}", *settings)
+        assert name == f"the same law without columns ({family})"
+        frequencies = np.bincount(train.y.astype(int), minlength=4) / 40
+        np.testing.assert_allclose(logs, np.log(frequencies)[test.y.astype(int)], atol=1e-2)
+    bare = formula_run(tmp_path, columns, "model.formula=y ~ 1")
+    assert isinstance(plain_alternative(bare, score), NoPlain)
+
+
+def test_a_target_that_only_colours_pictures_is_no_target():
+    tables = in_halves(np.random.default_rng(4).normal(size=(60, 2)), np.arange(60.0))
+    name, found = plain_logs(tables, observed=named("gaussian", threshold=None))
+    assert name == "independent normal columns"
+    first = tables[0].x
+    wanted = stats.norm.logpdf(tables[1].x, first.mean(0), first.std(0)).sum(1)
+    np.testing.assert_allclose(found, wanted)
 
 
 def test_one_held_out_sequence_gives_no_verdict():

@@ -4,6 +4,8 @@ stopped."""
 import csv
 import hashlib
 import json
+import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -154,6 +156,86 @@ def test_a_sweep_goes_on_with_what_is_missing(swept, capsys, monkeypatch):
     assert main(["resume", str(swept)]) == 0
     assert (swept / "comparison.csv").read_text() == before
     assert (swept / "num_topics-1" / "metrics.jsonl").stat().st_mtime_ns == first
+
+
+def changed_corpus():
+    """The documents, one with another word."""
+    counts = corpus().to_scipy().toarray()
+    counts[3, 0] += 1
+    return vi.data.Corpus.from_counts(counts, [f"w{i:02d}" for i in range(12)])
+
+
+@pytest.fixture
+def copied(swept, inputs, tmp_path):
+    """A copy of the sweep; the data that it names may be changed."""
+    shutil.copytree(swept, tmp_path / "sweep")
+    yield tmp_path / "sweep"
+    shutil.rmtree(inputs / "corpus", ignore_errors=True)
+    corpus().save(inputs / "corpus")
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def change_data(inputs):
+    shutil.rmtree(inputs / "corpus", ignore_errors=True)
+    changed_corpus().save(inputs / "corpus")
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_a_sweep_does_not_go_on_with_other_data(copied, inputs, is_missing, is_noted, capsys):
+    """Nothing is fitted, scored or written; also where the sweep itself has not noted its data, as
+    older ones have not."""
+    if is_missing:
+        shutil.rmtree(copied / "num_topics-1")
+    if not is_noted:
+        outline = json.loads((copied / "sweep.json").read_text())
+        (copied / "sweep.json").write_text(json.dumps({k: outline[k] for k in ("setting", "runs")}))
+    change_data(inputs)
+    before = contents(copied)
+    assert main(["resume", str(copied)]) == 2
+    error = capsys.readouterr().err
+    assert "the data are not those the" in error
+    assert "the run num_topics-" in error or is_noted
+    assert "Scoring" not in error
+    assert contents(copied) == before
+
+
+def test_settings_that_were_edited_after_a_sweep_began_are_told(copied, capsys):
+    path = copied / "configs" / "num_topics-1.toml"
+    path.write_text(path.read_text().replace("num_epochs = 2", "num_epochs = 5"))
+    before = contents(copied)
+    assert main(["resume", str(copied)]) == 2
+    error = capsys.readouterr().err
+    assert "num_topics-1.toml" in error
+    assert "fit.num_epochs was 2 and is 5" in error
+    path.write_text(path.read_text().replace("num_epochs = 5", "num_epochs = 2"))
+    path = copied / "num_topics-3" / "config.toml"  # of a run that has ended
+    path.write_text(path.read_text().replace("eta = 0.5", "eta = 0.25"))
+    shutil.rmtree(copied / "num_topics-1")
+    assert main(["resume", str(copied)]) == 2
+    assert "model.eta was 0.5 and is 0.25" in capsys.readouterr().err
+    assert not (copied / "num_topics-1").exists()
+    assert {path.name for path in before} > {"comparison.csv", "comparison.txt"}
+
+
+@pytest.mark.slow
+def test_the_remedy_of_changed_data_works(copied, inputs, tmp_path, capsys):
+    change_data(inputs)
+    assert main(["resume", str(copied)]) == 2
+    command = capsys.readouterr().err.rpartition("another folder: vijax ")[2]
+    again = [word.replace("FOLDER", str(tmp_path / "again")) for word in shlex.split(command)]
+    assert main(again) == 0
+    assert [row["num_topics"] for row in rows_of(tmp_path / "again" / "comparison.csv")] == [
+        "1",
+        "3",
+    ]
+    assert main(["resume", str(copied / "num_topics-1")]) == 2
+    command = capsys.readouterr().err.rpartition("another folder: vijax ")[2]
+    again = [word.replace("FOLDER", str(tmp_path / "one")) for word in shlex.split(command)]
+    assert main(again) == 0
 
 
 def test_compare_gives_the_same_table_of_the_runs(swept, tmp_path, capsys):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vijax.app.answers.quality import plain_alternative
+from vijax.app.answers.plain import Plain, plain_alternative
 from vijax.app.answers.results import results_paths
 from vijax.app.drawing.exports import unguard_formula
 from vijax.app.folder.restored import reread_plan, restore
@@ -144,12 +144,15 @@ def compare(
         values = setting_values(config, keys)
         marks = agreements[i], words.c_v, words.exclusivity
         runs.append(ComparedRun(folder, values, score, behind, words.coherence, remark, *marks))
-    return Comparison(keys, tuple(runs), best, by=by, plain=_plain(read[best], scores[best]))
+    plain = _plain(configs[best], read[best], scores[best])
+    return Comparison(keys, tuple(runs), best, by=by, plain=plain)
 
 
-def _plain(data: Data, score: Any) -> tuple[str, float, Difference] | None:
-    plain = plain_alternative(FittedRun(None, data, None, None), score)  # type: ignore[arg-type]
-    if plain is None:
+def _plain(config: Config, data: Data, score: Any) -> tuple[str, float, Difference] | None:
+    with config.in_precision():
+        run = FittedRun(None, data, config.model, None)  # type: ignore[arg-type]
+        plain = plain_alternative(run, score)
+    if not isinstance(plain, Plain):
         return None
     return plain.name, float(plain.score.mean), paired_difference(score, plain.score)
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from vijax.app.answers.plain import formula_law, known_rows, target_law, target_rows
 from vijax.app.catalogue.glmm import Frame, make_model
 from vijax.app.drawing.blocks import TITLE_OF_MEASURES, Table
 from vijax.app.sources.listing import FittedRun, Listing
@@ -23,18 +24,16 @@ class TargetPredictions(NamedTuple):
         classes).
       target: the targets, (N,).
       prediction: the predictions, (N,).
-      training: targets of training, for a prediction without columns.
+      plain: the predictions by the same law without columns and groups, (N,).
       weights: weights of the rows, (N,).
-      training_weights: weights of the rows of training.
       name: name of the target.
     """
 
     kind: str
     target: Float[np.ndarray, " N"]
     prediction: Float[np.ndarray, " N"]
-    training: Float[np.ndarray, " M"]
+    plain: Float[np.ndarray, " N"]
     weights: Float[np.ndarray, " N"]
-    training_weights: Float[np.ndarray, " M"]
     name: str
 
 
@@ -56,17 +55,16 @@ def _held_out_predictions(listing: Listing, run: FittedRun) -> TargetPredictions
         return None
     if isinstance(train, Frame):
         return _predict_frame(listing, run)
+    if listing.predicts != "prediction":
+        return None  # its target only colours pictures
     results = listing.transform(run, test, lambda number: None)
-    columns = row_weights(test), row_weights(train), str(train.target)
-    if train.classes is None:
-        return TargetPredictions(
-            "real", test.y, np.asarray(results["prediction"]), train.y, *columns
-        )
-    probability = np.asarray(results[f"probability_{train.classes[1]}"], float)
-    to_zero_one = lambda y: np.asarray(y > 0, float)
-    return TargetPredictions(
-        "binary", to_zero_one(test.y), probability, to_zero_one(train.y), *columns
-    )
+    kind, column = "real", "prediction"
+    if train.classes is not None:
+        kind, column = "binary", f"probability_{train.classes[1]}"
+    rows = target_rows(test)
+    plain = target_law(run.settings, train).mean(rows)
+    prediction = np.asarray(results[column], float)
+    return TargetPredictions(kind, rows.y, prediction, plain, rows.weights, str(train.target))
 
 
 def _predict_frame(listing: Listing, run: FittedRun) -> TargetPredictions | None:
@@ -85,30 +83,25 @@ def _predict_frame(listing: Listing, run: FittedRun) -> TargetPredictions | None
         kind = "binary"
     assert listing.transform is not None
     prediction = listing.transform(run, test, lambda number: None)["mean"]
+    rows = known_rows(model, test)
+    plain = formula_law(model).mean(rows)
+    if kind == "classes":
+        plain = plain.argmax(axis=1)
     return TargetPredictions(
         kind,
-        np.asarray(test.y, float),
+        rows.y,
         np.asarray(prediction, float),
-        np.asarray(train.y, float),
-        row_weights(test),
-        row_weights(train),
+        np.asarray(plain, float),
+        rows.weights,
         model.design.response,
     )
 
 
-def row_weights(table: Any) -> Float[np.ndarray, " N"]:
-    """The weights by which the rows of a table count; ones where it has none."""
-    weights = table.weights if isinstance(table, Frame) else None
-    return np.ones(len(table.y)) if weights is None else np.asarray(weights, float)
-
-
 # --- measures -------------------------------------------------------------------------------------
 def _real_measures(predicted: TargetPredictions) -> list[list[Any]]:
-    """Typical errors, and the share of the variance about the mean of training that is
-    explained."""
-    mean = np.average(predicted.training, weights=predicted.training_weights)
+    """Typical errors, and the share of the squared errors without columns that is explained."""
     square = lambda guess: np.average((predicted.target - guess) ** 2, weights=predicted.weights)
-    error, plain = float(square(predicted.prediction)), float(square(mean))
+    error, plain = float(square(predicted.prediction)), float(square(predicted.plain))
     typical = f"typical error of {predicted.name} (root mean square)"
     rows: list[list[Any]] = [[typical, float(np.sqrt(error)), float(np.sqrt(plain))]]
     if plain > 0:
@@ -118,23 +111,21 @@ def _real_measures(predicted: TargetPredictions) -> list[list[Any]]:
 
 def _binary_measures(predicted: TargetPredictions) -> list[list[Any]]:
     """Rows classified correctly, and the area under the curve."""
-    likelier = np.asarray(predicted.prediction > 0.5, float)
-    share = np.average(predicted.training, weights=predicted.training_weights)
-    rows = [_correct(predicted, likelier, float(share > 0.5))]
-    area = area_under_curve(predicted.target, predicted.prediction, predicted.weights)
-    if np.isfinite(area):
-        rows.append(["area under the curve (AUC)", area, 0.5])
+    likelier = lambda chances: np.asarray(chances > 0.5, float)
+    rows = [_correct(predicted, likelier(predicted.prediction), likelier(predicted.plain))]
+    area = lambda chances: area_under_curve(predicted.target, chances, predicted.weights)
+    areas = [area(predicted.prediction), area(predicted.plain)]
+    if np.isfinite(areas).all():
+        rows.append(["area under the curve (AUC)", *areas])
     return rows
 
 
 def _class_measures(predicted: TargetPredictions) -> list[list[Any]]:
     """Rows classified correctly."""
-    codes = predicted.training.astype(int)
-    likeliest = np.bincount(codes, weights=predicted.training_weights).argmax()
-    return [_correct(predicted, predicted.prediction, float(likeliest))]
+    return [_correct(predicted, predicted.prediction, predicted.plain)]
 
 
-def _correct(predicted: TargetPredictions, guess: np.ndarray, plain: float) -> list[Any]:
+def _correct(predicted: TargetPredictions, guess: np.ndarray, plain: np.ndarray) -> list[Any]:
     """The shares of rows whose class is guessed."""
     share = lambda guess: float(np.average(predicted.target == guess, weights=predicted.weights))
     return ["share of rows classified correctly", share(guess), share(plain)]

@@ -2,140 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from vijax.app.answers.measures import held_out_measures, row_weights
+from vijax.app.answers.measures import held_out_measures
+from vijax.app.answers.plain import NoPlain, plain_alternative
 from vijax.app.drawing import blocks
 from vijax.app.folder.loaded import Run
 from vijax.app.folder.restored import reread_plan
 from vijax.app.folder.run_folder import Say
-from vijax.app.rows.by_row import RowScore
 from vijax.app.settings.typed_toml import ConfigError
-from vijax.app.settings.units import table_units
 from vijax.app.sources.listing import FittedRun
-from vijax.app.sources.tables import sequence_sums
-from vijax.data.corpora.corpus import Corpus
-from vijax.data.tables.graph import Graph
-from vijax.evaluate import Difference, Score, paired_difference, unigram_score
+from vijax.evaluate import Difference, paired_difference
 from vijax.evaluate.metrics import Curves
-from vijax.evaluate.units import is_ranking, read_unit
+from vijax.evaluate.units import read_unit
 from vijax.numerals import format_number
 
 NO_CURVES = Curves(*[np.zeros(0)] * 5)
+NOT_COMPARED = "There is no plain alternative with which the held-out score could be compared"
 SAME = 0.2
 """Jensen-Shannon distance below which two topics count as the same."""
 
 
-class Plain(NamedTuple):
-    """A plain alternative to a model: its name, and its score on the same held-out data."""
-
-    name: str
-    score: Any
-
-
-def plain_alternative(run: FittedRun, score: Any) -> Plain | None:
-    """The plain alternative to the model of a fit; None if there is none for its data."""
-    train, test = run.data.train, run.data.test
-    if is_ranking(read_unit(str(score))):
-        return None  # its own table compares it with popularity
-    if isinstance(train, Corpus):
-        return _unigram(train, test, score)
-    if not isinstance(score, RowScore):
-        return None
-    if isinstance(train, Graph):
-        rows, columns = np.nonzero(test.pairs)
-        y = test.x[rows, columns]
-        name = "the share of linked pairs" if y.max() <= 1 else "the mean count of all pairs"
-        return _from_rows(name, test, _log_density(train.x[train.pairs], y), np.ones(len(y)), score)
-    if train.y is not None:
-        return _target_alternative(train, test, score)
-    return _column_alternative(train, test, score)
-
-
-def _target_alternative(train: Any, test: Any, score: RowScore) -> Plain | None:
-    """For regressions: the law of the target without columns."""
-    if train.classes:
-        name = "the share of each class"
-        training, held_out = train.y > 0, test.y > 0
-    else:
-        name = "the mean of the target"
-        training, held_out = train.y, test.y
-    weights, sizes = row_weights(train), row_weights(test)
-    logs = _log_density(training.astype(float), held_out.astype(float), weights)
-    counts = sizes > 0
-    sizes = sizes[counts]
-    return _from_rows(name, test, sizes * logs[counts], sizes, score)
-
-
-def _column_alternative(train: Any, test: Any, score: RowScore) -> Plain | None:
-    """For tables without a target: the law of each column for itself."""
-    columns = zip(_to_units(train).T, _to_units(test).T, strict=True)
-    logs = np.stack([_log_density(training, x) for training, x in columns], 1)
-    is_known = np.isfinite(test.x)
-    if score.per != "entry":
-        name = "one component of independent columns"
-        if score.per == "step":
-            name = "independent columns without the order of steps"
-        return _from_rows(name, test, np.nansum(logs, axis=1), np.ones(len(logs)), score)
-    if len(score.parts[0]) == score.number:
-        return Plain("the mean of each column", RowScore.of(logs[is_known], "entry"))
-    logs = np.where(is_known, logs, 0.0).sum(1)
-    return _from_rows("the mean of each column", test, logs, is_known.sum(1), score)
-
-
-def _from_rows(
-    name: str, table: Any, logs: np.ndarray, sizes: np.ndarray, score: RowScore
-) -> Plain | None:
-    """An alternative from the log density of each row, added up within groups if the score is of
-    whole groups; None if the score has other units."""
-    if len(score.parts[0]) != len(logs):
-        logs, sizes = sequence_sums(table, logs), sequence_sums(table, sizes)
-    has_same_units = np.array_equal(sizes, score.parts[1])
-    if not has_same_units:
-        return None
-    return Plain(name, RowScore.of(logs, score.per, sizes=sizes))
-
-
-def _unigram(train: Corpus, test: Corpus, score: Any) -> Plain | None:
-    name = "the frequencies of words alone (unigram)"
-    unigram = unigram_score(train, test)
-    if isinstance(score, Score):
-        # A random half of a document is expected to have the mean of the document.
-        per_word = np.zeros(test.num_documents)
-        per_word[unigram.rows] = unigram.log_probs / unigram.num_tokens
-        return Plain(name, Score.of(per_word[score.rows] * score.num_tokens, score.num_tokens))
-    if not np.array_equal(unigram.parts[1], score.parts[1]):
-        return None
-    return Plain(name, unigram)
-
-
-def _to_units(table: Any) -> np.ndarray:
-    return np.asarray(table_units(table).points(table.x), float)
-
-
-def _log_density(
-    training: np.ndarray, x: np.ndarray, weights: np.ndarray | None = None
-) -> np.ndarray:
-    """Log density of x under the law of weighted training values; NaN if x is missing."""
-    from scipy import stats  # slow to import
-
-    weights = np.ones(training.shape) if weights is None else weights
-    counts_one = np.isfinite(training) & (weights > 0)
-    training, weights = training[counts_one], weights[counts_one]
-    mean = np.average(training, weights=weights)
-    if np.isin(training, (0.0, 1.0)).all():
-        chance = (weights @ training + 0.5) / (weights.sum() + 1)
-        return np.where(x > 0, np.log(chance), np.log1p(-chance)) + 0 * x
-    deviation = max(np.sqrt(np.average((training - mean) ** 2, weights=weights)), 1e-12)
-    counts = (training >= 0).all() and (training == np.floor(training)).all()
-    if counts and deviation < max(3.0, 2 * np.sqrt(mean)):  # wider counts are no Poisson law
-        return stats.poisson.logpmf(x, mean)
-    return stats.norm.logpdf(x, mean, deviation)
-
-
-# --- remarks --------------------------------------------------------------------------------------
 def quality(
     run: FittedRun, score: Any, curves: Curves, shown: list[Any]
 ) -> tuple[list[blocks.Block], list[str]]:
@@ -145,11 +34,8 @@ def quality(
     plain = None
     if score is not None and np.isfinite(score.mean):
         plain = plain_alternative(run, score)
-    if plain is None and not warnings:
-        return [], []
-    if plain is None:
-        rows: list[list[Any]] = [[warning] for warning in warnings]
-        return [blocks.Table(blocks.TITLE_OF_QUALITY, ["remark"], rows)], warnings
+    if plain is None or isinstance(plain, NoPlain):
+        return _remarks(plain, warnings), warnings
     unit = read_unit(str(score))
     better = paired_difference(score, plain.score)
     error = f" ± {better.standard_error:.3f}" if np.isfinite(better.standard_error) else ""
@@ -172,8 +58,19 @@ def quality(
         times = f": each {unit.rpartition(' ')[2]} is {np.exp(better.mean):.3g} times as probable"
     note = " ".join(warnings) or f"The model is better than {plain.name} by {difference}{times}."
     note += " A nat is a unit of log probability, a factor of 2.72."
+    rows: list[list[Any]]
     rows = [["this model", score.mean], [plain.name, plain.score.mean], ["difference", better.mean]]
     return [blocks.Table(blocks.TITLE_OF_QUALITY, ["held-out score", unit], rows, note)], warnings
+
+
+def _remarks(plain: NoPlain | None, warnings: list[str]) -> list[blocks.Block]:
+    """A table of warnings, and of why there is no plain alternative; none for no sentence."""
+    rows: list[list[Any]] = [[warning] for warning in warnings]
+    if plain is not None:
+        rows = [[f"{NOT_COMPARED}: {plain.reason}."], *rows]
+    if not rows:
+        return []
+    return [blocks.Table(blocks.TITLE_OF_QUALITY, ["remark"], rows)]
 
 
 def _difference_text(name: str, better: Difference, difference: str) -> str:

@@ -140,7 +140,7 @@ def write_data_files(folder: Path, plan: Plan) -> None:
     sums = {
         name: checksum(folder / name) for name in source.kept_files if (folder / name).is_file()
     }
-    write_json(folder / "data.json", {**_data_facts(plan), KEPT: sums})
+    write_json(folder / "data.json", {**data_facts(plan), KEPT: sums})
 
 
 def read_data_files(folder: Path, config: Config) -> Data | None:
@@ -172,7 +172,8 @@ def checksum(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _data_facts(plan: Plan) -> dict[str, Any]:
+def data_facts(plan: Plan) -> dict[str, Any]:
+    """The sizes and the checksums of the data of a run, in types of JSON."""
     sums = {"sha256": plan.fingerprint, UNITS: plan.units_fingerprint}
     return {**plan.config.listing.source.facts(plan.data), **sums}
 
@@ -180,15 +181,45 @@ def _data_facts(plan: Plan) -> dict[str, Any]:
 def check_same_data(folder: Path, plan: Plan) -> None:
     """Raises a `ConfigError` if the data differ from those with which the run began."""
     then = read_facts(folder)
-    facts = _data_facts(plan)
     then.pop(KEPT, None)
-    if then != facts:
-        differing = [key for key in facts if then.get(key) != facts[key]]
-        changed = ", ".join(f"{key}: {then.get(key)} then, {facts[key]} now" for key in differing)
+    changed = changed_facts(then, data_facts(plan))
+    if changed:
         raise ConfigError(
             f"{folder}: the data are not those the run began with ({changed}); put them back, or "
-            "start again: vijax fit"
+            f"{_again(folder)}"
         )
+
+
+def changed_facts(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The facts of data that differ, in words; empty if none does. Of checksums the first twelve
+    digits are told."""
+    differing = [key for key in {**now, **then} if then.get(key) != now.get(key)]
+    lengths = {"sha256": 12, UNITS: 12}
+    read = lambda key, facts: str(facts.get(key))[: lengths.get(key)]
+    return ", ".join(f"{key}: {read(key, then)} then, {read(key, now)} now" for key in differing)
+
+
+def _again(folder: Path) -> str:
+    """The remedy of a run whose data or settings are others now."""
+    return f"start again in another folder: vijax fit {folder / 'config.toml'} --out FOLDER"
+
+
+def check_same_settings(folder: Path, config: Config, settings: Mapping[str, Any]) -> None:
+    """Raises a `ConfigError` if settings that may not change differ from those that a checkpoint of
+    the run has recorded."""
+    then = {key: value for key, value in settings.items() if key != DATA_CHECKSUMS}
+    differing = differing_keys(then, flatten(config))
+    if differing:
+        raise ConfigError(
+            f"{folder / 'checkpoints'}: written under other settings: {listed_changes(differing)}. "
+            f"Put them back in {folder / 'config.toml'}, or {_again(folder)}"
+        )
+
+
+def listed_changes(differing: Mapping[str, tuple[Any, Any]]) -> str:
+    """Settings with the values that they had and have, in words."""
+    changes = (f"{key} was {pair[0]!r} and is {pair[1]!r}" for key, pair in differing.items())
+    return "; ".join(changes)
 
 
 def latest_checkpoint(
@@ -199,18 +230,8 @@ def latest_checkpoint(
         return None
 
     def check(settings: Mapping[str, Any]) -> None:
-        earlier = dict(settings)
-        _check_same_facts(folder, earlier.pop(DATA_CHECKSUMS, {}))
-        differing = differing_keys(earlier, flatten(config))
-        if differing:
-            listed = "; ".join(
-                f"{key} was {value_then!r} and is {value!r}"
-                for key, (value_then, value) in differing.items()
-            )
-            raise ConfigError(
-                f"{folder / name}: written under other settings: {listed}. Put them back in "
-                f"{folder / 'config.toml'}, or start again: vijax fit"
-            )
+        _check_same_facts(folder, settings.get(DATA_CHECKSUMS, {}))
+        check_same_settings(folder, config, settings)
 
     return checkpoint.latest(folder / name, like, lambda message: say(f"Warning: {message}"), check)
 
@@ -235,8 +256,7 @@ def _check_same_facts(folder: Path, noted: Mapping[str, str]) -> None:
         )
         raise DamagedError(
             fault,
-            "put back data.json and what lies beside it, or begin again: vijax fit "
-            f"{folder / 'config.toml'}",
+            f"put back data.json and what lies beside it, or {_again(folder)}",
         )
 
 
@@ -253,7 +273,7 @@ def facts_remedy(folder: Path) -> str:
     """The remedy if it is no longer known with which data a run began."""
     return (
         "which data the run began with is not known any more: fit it again, vijax fit "
-        f"{folder / 'config.toml'}"
+        f"{folder / 'config.toml'} --out FOLDER"
     )
 
 

@@ -1,15 +1,16 @@
 """Sweeps: runs that differ in one setting, in one folder, on data that are read once; then all are
 compared.
 
-SWEEP/sweep.json the setting and the names of the runs SWEEP/configs/NAME.toml the configuration of
-each run SWEEP/NAME/ a run folder each SWEEP/comparison.* the table as text and CSV, and a figure,
-once all have ended
+SWEEP/sweep.json the setting, the names of the runs, with which settings and data the sweep began
+SWEEP/configs/NAME.toml the configuration of each run SWEEP/NAME/ a run folder each
+SWEEP/comparison.* the table as text and CSV, and a figure, once all have ended
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,30 @@ from vijax.app.answers.comparison import Comparison, compare
 from vijax.app.answers.comparison_files import write_comparison
 from vijax.app.folder.claim import claim_folder, hold_lock
 from vijax.app.folder.run_end import read_whole_end
-from vijax.app.folder.run_folder import Say, read_json, write_json
+from vijax.app.folder.run_folder import (
+    KEPT,
+    Say,
+    changed_facts,
+    check_same_settings,
+    data_facts,
+    listed_changes,
+    read_facts,
+    read_json,
+    read_run_config,
+    write_json,
+)
 from vijax.app.plan.config import FOLDER_NAME, Config, ConfigError, load_config, model_key
 from vijax.app.plan.plan import Plan
 from vijax.app.runs.run import begin, prepare_config, read, resume
 from vijax.app.settings.typed_toml import DamagedError, flatten, toml_value, write_toml
 from vijax.app.sources.listing import Data
 from vijax.files import own_folder, write_text
+from vijax.fitting import checkpoint
 from vijax.fitting.status import Status
 
 FILE = "sweep.json"
+SETTINGS, DATA = "settings", "data"
+"""The entries of the file with what the sweep began with."""
 STOPPED = (Status.INTERRUPTED, Status.STOPPED)
 
 
@@ -67,16 +82,26 @@ def sweep(
         run_data = _read_data(configs[0], say)
         for name, run_config in zip(names, configs, strict=True):
             write_text(own_folder(folder / "configs") / f"{name}.toml", write_toml(run_config))
-        write_json(folder / FILE, {"setting": key, "runs": names})
+        settings = {name: flatten(_config(folder, name)) for name in names}
+        beginning = {SETTINGS: settings, DATA: _facts(configs[0], run_data)}
+        write_json(folder / FILE, {"setting": key, "runs": names, **beginning})
         say(f"Sweep folder: {folder}")
         return folder, _run_all(folder, names, run_data, say)
 
 
 def resume_sweep(folder: Path, say: Say) -> Comparison:
-    """Starts or resumes all runs of a sweep that have not ended."""
+    """Starts or resumes all runs of a sweep that have not ended.
+
+    Raises:
+      ConfigError: settings or data are not those the sweep began with. Nothing is changed then.
+    """
     names = _names(folder)
     with hold_lock(folder):
-        data = _read_data(_config(folder, names[0]), say)
+        beginning = read_json(folder / FILE, "begin the sweep again")
+        _check_same_settings(folder, names, beginning)
+        config = _config(folder, names[0])
+        data = _read_data(config, say)
+        _check_same_data(folder, names, beginning, _facts(config, data))
         return _run_all(folder, names, data, say)
 
 
@@ -138,6 +163,74 @@ def _read_data(config: Config, say: Say) -> Data:
                 "compared"
             )
     return data
+
+
+# --- what the sweep began with --------------------------------------------------------------------
+def _facts(config: Config, data: Data) -> dict[str, Any]:
+    """The sizes and checksums of the data, the same for all runs of a sweep."""
+    with config.in_precision():
+        return data_facts(Plan(config, data))
+
+
+def _check_same_settings(folder: Path, names: Sequence[str], beginning: Mapping[str, Any]) -> None:
+    """Raises a `ConfigError` if a run has other settings than those with which the sweep, or the
+    run itself, began."""
+    noted = beginning.get(SETTINGS, {})  # sweeps before this was noted have none
+    for name in names:
+        settings = _json_settings(flatten(_config(folder, name)))
+        earlier = noted.get(name, settings)
+        pairs = {key: (earlier.get(key), settings.get(key)) for key in {**settings, **earlier}}
+        differing = {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+        if differing:
+            changes = listed_changes(differing)
+            raise ConfigError(
+                f"{folder / 'configs' / name}.toml: other settings than those the sweep began "
+                f"with: {changes}. Put them back, or {_again(folder, names)}"
+            )
+        run = folder / name
+        recorded = checkpoint.latest_config(run / "checkpoints")
+        if recorded is not None and (run / "config.toml").is_file():
+            check_same_settings(run, read_run_config(run), recorded)
+
+
+def _check_same_data(
+    folder: Path, names: Sequence[str], beginning: Mapping[str, Any], facts: Mapping[str, Any]
+) -> None:
+    """Raises a `ConfigError` if the data are others than those with which the sweep, or one of its
+    runs, began."""
+    beginnings = {"sweep": (folder, beginning.get(DATA, facts))}  # older sweeps have not noted them
+    for run in (folder / name for name in names):
+        if _has_begun(run):
+            beginnings[f"run {run.name}"] = (run, read_facts(run))
+    for title, (place, earlier) in beginnings.items():
+        then = {key: value for key, value in earlier.items() if key != KEPT}
+        changes = changed_facts(then, facts)
+        if changes:
+            raise ConfigError(
+                f"{place}: the data are not those the {title} began with ({changes}); put them "
+                f"back, or {_again(folder, names)}"
+            )
+
+
+def _has_begun(run: Path) -> bool:
+    return (run / "config.toml").is_file()
+
+
+def _json_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as a file of JSON gives them back."""
+    return json.loads(json.dumps(settings))
+
+
+def _again(folder: Path, names: Sequence[str]) -> str:
+    """The remedy: the same sweep in another folder."""
+    key = str(read_json(folder / FILE, "begin the sweep again").get("setting"))
+    swept = (flatten(_config(folder, name)).get(key) for name in names)
+    texts = [toml_value(x).strip('"') for x in swept if x is not None]
+    first = folder / "configs" / f"{names[0]}.toml"
+    return (
+        f"start again in another folder: vijax fit {first} --sweep '{key}={','.join(texts)}' --out "
+        "FOLDER"
+    )
 
 
 # --- the setting ----------------------------------------------------------------------------------

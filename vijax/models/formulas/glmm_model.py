@@ -38,6 +38,9 @@ from vijax.models.formulas.terms.complete_rows import LeftOut
 from vijax.models.formulas.terms.curves import Curve, curves
 from vijax.models.formulas.unmodelled import check_responses
 from vijax.models.formulas.weighted import row_copies
+from vijax.models.formulas.without_columns import KnownRows as KnownRows
+from vijax.models.formulas.without_columns import WithoutColumns as WithoutColumns
+from vijax.models.formulas.without_columns import fit_without_columns as fit_without_columns
 from vijax.predict.predictive import draw_coordinates
 from vijax.predict.summary import Summary, summarise_draws
 from vijax.xla import keys
