@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -67,21 +68,25 @@ def our_worker(corpus: str, folder: Path, a: argparse.Namespace) -> None:
     from schedules import corpora
 
     import vijax as vi
+    from vijax.fitting.restarts import each_state
 
     train, _ = corpora(corpus, a.limit)
     model = vi.models.lda(a.topics[0], train.vocab_size, ALPHA, ETA)
     due = list(a.seconds)
     aside = 0.0
 
+    def states(progress: vi.Progress) -> list[Any]:
+        if a.fits == 1:
+            return [progress.state]
+        return each_state(progress.whole)
+
     def look(progress: vi.Progress) -> bool:
         nonlocal aside
         jax.block_until_ready(progress.whole)
         begin = time.process_time()
         while due and begin - aside >= due[0]:
-            states = progress.whole.states if a.fits > 1 else progress.whole
-            posterior = states.posterior.plain()["topics"]
-            tables = np.asarray(posterior.mean()).reshape(a.fits, a.topics[0], -1)
-            np.save(folder / f"fits-{a.fits}-{due.pop(0):g}.npy", tables)
+            tables = [state.posterior.plain()["topics"].mean() for state in states(progress)]
+            np.save(folder / f"fits-{a.fits}-{due.pop(0):g}.npy", np.asarray(tables))
         aside += time.process_time() - begin
         return not due
 

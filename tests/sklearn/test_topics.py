@@ -167,3 +167,25 @@ def test_shares_of_correlated_topics_are_near_their_exact_means():
         weights = np.exp(logs - logs.max())
         exact.append(weights @ shares / weights.sum())
     assert np.abs(model.transform(counts) - exact).max() < 0.04
+
+
+def test_the_average_of_two_fits():
+    """Of a partial fit too. The probability of a document is the mean of those of both fits."""
+    settings = {"n_components": 3, "random_state": 0, "batch_size": 30, "total_samples": 90}
+    averaged = vs.LatentDirichletAllocation(learning_method="online", n_fits=2, **settings)
+    for part in (X[:30], X[30:60], X[60:]):
+        averaged.partial_fit(part)
+    assert len(averaged.fit_.members) == 2
+    bounds = []
+    for member in averaged.fit_.members:
+        alone = vs.LatentDirichletAllocation(**settings).partial_fit(X[:30])
+        alone.fit_ = member
+        bounds.append([alone.score(x[None]) for x in X[:5]])
+    expected = np.logaddexp(*np.array(bounds)) - np.log(2)
+    np.testing.assert_allclose([averaged.score(x[None]) for x in X[:5]], expected, rtol=1e-5)
+    assert np.all(expected >= np.mean(bounds, axis=0) - 1e-4)
+    together, single = averaged.transform(X), averaged.transform(X[7:8])
+    np.testing.assert_allclose(together.sum(1), 1.0, atol=1e-5)
+    np.testing.assert_allclose(single[0], together[7], rtol=1e-4)
+    whole = vs.LatentDirichletAllocation(n_fits=2, max_iter=3, **settings).fit(X)
+    assert whole.perplexity(X) == pytest.approx(whole.bound_)

@@ -38,7 +38,8 @@ class TopicEdit(NamedTuple):
     """A fit after an edit of its topics.
 
     Attributes:
-      fit: the new fit; `vijax.fit(edited.fit.alg, corpus, state=edited.fit.state, ...)` goes on.
+      fit: the new fit; `vijax.fit(edited.fit.alg, corpus, state=edited.fit.state, ...)` goes on. It
+        is one fit: of several that were averaged, the better one is edited.
       groups: for each new topic the numbers of the old ones that made it.
     """
 
@@ -150,7 +151,7 @@ def _with_topics(
     state = initial_state(algorithm.spec, tree.as_arrays(model.hyper), posterior)
     state = state._replace(step=fit.state.step)
     trace = {"step": np.array([int(fit.state.step) - 1]), "elbo": np.array([np.nan])}
-    return fit._replace(alg=algorithm, state=state, trace=trace, report=None, judge=None)
+    return fit._replace(alg=algorithm, state=state, trace=trace, report=None, judge=None, runs=None)
 
 
 def _old_sums(values: Float[np.ndarray, "K ..."], groups: Groups) -> Float[np.ndarray, " G"]:

@@ -9,18 +9,19 @@ from typing import Annotated, Any, Literal, Self
 import jax
 import numpy as np
 from jaxtyping import Float
+from scipy.special import logsumexp
 from sklearn.utils.validation import check_is_fitted
 
 from vijax.algorithms import cavi, em, ssvi_a, svi
 from vijax.arguments import EVEN, Positive, Positives, Size, integer
 from vijax.checks import require
-from vijax.fitting.fit import fit
 from vijax.inference import estep
 from vijax.inference.compose import Algorithm
 from vijax.inference.expectation import vector_monte_carlo
 from vijax.inference.spec import Spec
 from vijax.models.documents.ctm import ctm
 from vijax.models.documents.lda import lda
+from vijax.predict.averaged import average_shares
 from vijax.predict.questions import read_bounds, read_shares
 from vijax.sklearn.parts.bags import (
     BagLoader,
@@ -29,7 +30,7 @@ from vijax.sklearn.parts.bags import (
     to_least_precision,
     to_seed,
 )
-from vijax.sklearn.parts.base import estimator, or_default, to_key, working_precision
+from vijax.sklearn.parts.base import estimator, or_default, working_precision
 
 
 @estimator
@@ -76,7 +77,7 @@ class TopicEstimator(MinibatchTransformer):
         matrix = self._check_matrix(X, "transform", reset=False)
         X = to_least_precision(matrix)
         with working_precision(X):
-            shares = self._per_document(X, read_shares).astype(answer_type(matrix))
+            shares = self._shares(X).astype(answer_type(matrix))
         if normalize:
             return shares
         return shares * np.asarray(X.sum(axis=1)).reshape(-1, 1).astype(shares.dtype)
@@ -102,12 +103,24 @@ class TopicEstimator(MinibatchTransformer):
 
     def _bound(self, X: Any) -> float:
         with working_precision(X):
-            return float(self._per_document(X, read_bounds).sum(dtype=np.float64))
+            return float(self._bounds(X).sum(dtype=np.float64))
+
+    def _shares(self, X: Any) -> Float[np.ndarray, "docs K"]:
+        """The shares of topics of each document, averaged over all fits."""
+        shares = [self._per_document(X, read_shares, member=member) for member in self.fit_.members]
+        if len(shares) == 1:
+            return shares[0]
+        topics = [member.posterior["topics"].mean() for member in self.fit_.members]
+        return average_shares(shares, topics)
+
+    def _bounds(self, X: Any) -> Float[np.ndarray, " docs"]:
+        """The bound of each document; of several fits, that of its mean probability."""
+        bounds = [self._per_document(X, read_bounds, member=member) for member in self.fit_.members]
+        return logsumexp(bounds, axis=0) - np.log(len(bounds))
 
     def _run_passes(self, alg: Algorithm, X: Any, loader: BagLoader) -> None:
         """Runs `max_iter` passes; stops early if the perplexity of the data, computed every
         `evaluate_every` passes, has converged."""
-        key = to_key(self.random_state)
         state = None
         last = np.inf
         evaluates = self.evaluate_every > 0
@@ -116,9 +129,9 @@ class TopicEstimator(MinibatchTransformer):
             stops = [*range(self.evaluate_every, self.max_iter, self.evaluate_every), *stops]
         for passes in stops:
             num_steps = passes * loader.steps_per_epoch
-            self.fit_ = fit(alg, loader, key=key, num_steps=num_steps, state=state)
+            self.fit_ = self._fit_steps(alg, loader, num_steps, state)
             self.n_iter_ = passes
-            state = self.fit_.state
+            state = self._last_state()
             if evaluates:
                 self.bound_ = self._perplexity(X)
                 if abs(last - self.bound_) < self.perp_tol:
@@ -148,6 +161,9 @@ class LatentDirichletAllocation(TopicEstimator):
       total_samples: for `partial_fit`, the number of documents in all.
       perp_tol: with `evaluate_every`, the perplexity has converged when it changes by less than
           this.
+      n_fits: fits from different starts; predictions (`transform`, `score`, `perplexity`) are
+        averages over all, and `components_` are the topics of the best. Two predict held-out words
+        better than one of twice the passes.
       mean_change_tol: a document's E-step ends when a round changes its topic counts by less, on
           average.
       max_doc_update_iter: most rounds of a document's E-step.
@@ -176,6 +192,7 @@ class LatentDirichletAllocation(TopicEstimator):
     doc_topic_prior: Positive | None = None
     topic_word_prior: Positives | None = None
     learning_method: Literal["batch", "online", "structured"] = "batch"
+    n_fits: Size = 1
     mean_change_tol: Positive = 1e-3
     max_doc_update_iter: Size = 100
     n_jobs: int | None = None

@@ -58,7 +58,7 @@ def restore(folder: Path, plan: Plan) -> FittedRun:
     if newest is None:
         raise ConfigError(f"{folder}: nothing was saved yet; go on with it: vijax resume {folder}")
     words = tuple(plan.data.names) if config.listing.of_documents else None
-    runs = runs_to_average(newest.tree, config.fit.combine)
+    runs = runs_to_average(newest.tree, config.fit.use_of_runs)
     fit = Fit(algorithm, best_state(newest.tree), {}, None, vocabulary=words, runs=runs)
     return FittedRun(fit, plan.data, config.model, jax.random.key(config.fit.seed))
 

@@ -255,6 +255,11 @@ def _check_beforehand(plan: Plan, team: Alone) -> None:
             f"got {config.fit.num_epochs:g} passes, which are {steps:g} steps"
         )
     growth.check(config)
+    if config.fit.use_of_runs == "average" and "average" not in algorithm.spec.model.queries:
+        raise ConfigError(
+            f'fit.combine: expected "best" for {config.model.name}, whose predictions are not '
+            'averaged over runs, got "average"'
+        )
     devices = team.mesh(config)
     if devices is not None:
         on_mesh(algorithm, devices)
@@ -339,7 +344,7 @@ def _fit(session: Session, callbacks: tuple[Any, ...]) -> Fit:
         batch_size=plan.batch_size,
         state=newest.tree if newest else growth.first_state(plan, say),
         restarts=config.fit.restarts,
-        combine=config.fit.combine,
+        combine=config.fit.use_of_runs,
         tol=config.fit.convergence,
         callbacks=callbacks,
         throw=False,
@@ -374,15 +379,22 @@ def finish(session: Session, result: Fit) -> Outcome:
     return _write_result(session, result, recorder)
 
 
+def _to_fit(progress: Any, use_of_runs: str) -> Fit:
+    """The fit of a `Progress`; a finished fit as it is."""
+    if isinstance(progress, Fit):
+        return progress
+    runs = runs_to_average(progress.whole, use_of_runs)
+    return Fit(progress.alg, progress.state, {}, None, runs=runs)
+
+
 def _make_recorder(session: Session, has_score: bool) -> Recorder:
     """The writer of metrics and checkpoints, which also takes held-out scores."""
     folder, plan, _, say, team = session
     config = plan.config
 
     def score(progress: Any) -> Any:
-        runs = runs_to_average(progress.whole, config.fit.combine)
-        progress_fit = Fit(progress.alg, progress.state, {}, None, runs=runs)
-        run = FittedRun(progress_fit, plan.data, config.model, held_out_score_key())
+        fit_so_far = _to_fit(progress, config.fit.use_of_runs)
+        run = FittedRun(fit_so_far, plan.data, config.model, held_out_score_key())
         return config.listing.score_test_data(run)
 
     evaluate_every = config.fit.evaluate_every

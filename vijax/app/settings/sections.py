@@ -421,8 +421,8 @@ class FitConfig:
     restarts: int = argument_setting(fit, "restarts")
     combine: Literal["best", "average"] = setting(
         "best",
-        "what restarts are for: the best is kept; or scores and shares of topics are averages over "
-        "all, and topics those of the best (lda)",
+        "what restarts are for: the best is kept; or, for lda, all are kept: scores and shares of "
+        "topics are averages over them, and topics those of the best",
     )
     devices: int | str | None = setting(
         None,
@@ -442,6 +442,13 @@ class FitConfig:
     progress_every_s: float = setting(
         5.0, "seconds between lines of progress (a terminal gets a bar)", minimum(0.1)
     )
+
+    @property
+    def use_of_runs(self) -> Literal["best", "average"]:
+        """What the runs are for, as `vijax.fit(combine=)` takes it: one alone is the best."""
+        if self.restarts == 1:
+            return "best"
+        return self.combine
 
 
 @dataclasses.dataclass(frozen=True)

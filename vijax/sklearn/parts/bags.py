@@ -23,6 +23,7 @@ from vijax.data.buckets import Bucket, length_buckets
 from vijax.data.loader import padded_size
 from vijax.data.minibatch import PADDING, Minibatches, document_batches, in_order
 from vijax.fitting.fit import fit
+from vijax.fitting.result import Fit
 from vijax.inference.compose import Algorithm
 from vijax.inference.spec import Spec
 from vijax.inference.step_size import robbins_monro
@@ -184,11 +185,15 @@ class BagTransformer(Transformer):
         """The spec, with model and E-step, that `read` is answered with."""
         return self.fit_.alg.spec
 
-    def _per_document(self, X: Any, read: Any, covariates: np.ndarray | None = None) -> np.ndarray:
-        """The results of `read` for each document, in their order."""
+    def _per_document(
+        self, X: Any, read: Any, covariates: np.ndarray | None = None, member: Fit | None = None
+    ) -> np.ndarray:
+        """The results of `read` for each document, in their order, by the fit or by one of those
+        that it averages over."""
         spec = self._reading_spec(read)
-        state = cast(self.fit_.state, X)
-        posterior = self.fit_.posterior.with_naturals(cast(self.fit_.posterior, X))
+        answering: Fit = or_default(member, self.fit_)
+        state = cast(answering.state, X)
+        posterior = answering.posterior.with_naturals(cast(answering.posterior, X))
         results = []
         rows = []
         bags: Any = Bags.from_matrix(X, covariates)
@@ -236,15 +241,26 @@ class MinibatchTransformer(BagTransformer, abc.ABC):
             total = max(int(self.total_samples), X.shape[0])
             seed = to_seed(self.random_state)
             loader = BagLoader.from_matrix(X, self.batch_size, seed, total, reshuffled=False)
-            state = None if is_first else self.fit_.state
+            state = None if is_first else self._last_state()
             steps = loader.steps_per_epoch + (0 if state is None else int(state.step))
-            alg = self._stochastic(X.shape[1])
-            key = to_key(self.random_state)
-            self.fit_ = fit(alg, loader, key=key, num_steps=steps, state=state)
+            self.fit_ = self._fit_steps(self._stochastic(X.shape[1]), loader, steps, state)
             self._describe()
         self.n_batch_iter_ = steps
         self.n_iter_ = getattr(self, "n_iter_", 0)
         return self
+
+    def _fit_steps(self, alg: Algorithm, loader: BagLoader, num_steps: int, state: Any) -> Fit:
+        """The fit after so many steps, of one run or of `n_fits` whose predictions are averaged."""
+        number = getattr(self, "n_fits", 1)
+        several: dict[str, Any] = {}
+        if number > 1:
+            several = {"restarts": number, "combine": "average"}
+        key = to_key(self.random_state)
+        return fit(alg, loader, key=key, num_steps=num_steps, state=state, **several)
+
+    def _last_state(self) -> Any:
+        """The state from which the fit goes on: of all runs."""
+        return or_default(self.fit_.runs, self.fit_.state)
 
     def _steps(self) -> Any:
         """Step sizes (learning_offset + t)^-learning_decay, t = 1, 2, ..."""
