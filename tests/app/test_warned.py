@@ -15,7 +15,7 @@ def test_a_warning_is_a_line(capsys):
         with warnings_in_a_line():
             said = (
                 "restarts: all 5 runs are one.\nChoose a start that draws, such as "
-                "init=vijax.init.drawn(), or leave "
+                "init=vijax.init.local_draws(), or leave "
             )
             warnings.showwarning(
                 EqualStartsWarning(f"{said}restarts out."), EqualStartsWarning, "run.py", 335

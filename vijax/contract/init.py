@@ -110,7 +110,7 @@ def implied() -> Init:
 
 
 @cache_by_value
-def drawn(names: tuple[str, ...] | None = None) -> Init:
+def local_draws(names: tuple[str, ...] | None = None) -> Init:
     """Locals drawn from the laws at the start of E-steps; other locals at the means of these laws.
 
     The draw of a group depends on its content, not on its index. It separates components that are

@@ -144,7 +144,7 @@ def warn_of_equal_starts(state: State | Many) -> None:
         warnings.warn(
             f"restarts: all {len(state.recent)} runs begin at the same place, for the model's "
             "start draws nothing, and so they are one run. Choose a start that draws, such as "
-            "init=vijax.init.drawn(), or leave restarts out.",
+            "init=vijax.init.local_draws(), or leave restarts out.",
             EqualStartsWarning,
             stacklevel=4,
         )

@@ -150,4 +150,4 @@ def test_starts_of_classes_are_refused_where_there_are_none():
     with pytest.raises(ValueError, match=naming("init:", "locals")):
         bound(factors, ROWS, vi.init.near_symmetric())
     with pytest.raises(ValueError, match=naming("names:", "'x'", "'y'")):
-        bound(factors, ROWS, vi.init.drawn(("y",)))
+        bound(factors, ROWS, vi.init.local_draws(("y",)))

@@ -21,7 +21,7 @@ PHRASES = {
     "pass a list of words": 'give a list of words (--set \'data.stop_words=["the", "and"]\')',
 }
 ANYWHERE_PHRASES = {
-    r"Choose a start that draws, such as init=vijax\.init\.drawn\(\), or leave restarts out": (
+    r"Choose a start that draws, such as init=vijax\.init\.local_draws\(\), or leave restarts out": (
         "One is enough: --set fit.restarts=1"
     ),
     r"Give numbers, numpy\.asarray\(table\[.*?\], float\)": "Write the column as numbers",

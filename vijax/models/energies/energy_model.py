@@ -181,7 +181,7 @@ def energy_model(
         point. The energy reads them beside `hyper`, and `compose(learn=...)` learns them.
       init: the start of the posterior (`vijax.init`). By default the prior; if under the prior the
         conditionals of some locals do not depend on the data, as for exchangeable classes or
-        factors about zero, `vijax.init.drawn` of these locals.
+        factors about zero, `vijax.init.local_draws` of these locals.
       estep: default E-step; `vijax.estep.mean_field()`, which is exact where no two locals are
           coupled.
       sample: (values of globals and locals by name, group, key) -> a group drawn given these
@@ -313,7 +313,7 @@ def ready_model(
         spec = _find_blind_locals(spec, hyper, groups, verified)
     _VERIFIED[key_of_checks] = spec
     if init is None:
-        init = starts.drawn(spec.blind) if spec.blind else starts.prior()
+        init = starts.local_draws(spec.blind) if spec.blind else starts.prior()
     _check_sample(sample, sample_locals, has_locals=bool(terms.locals(group)))
     check = _data_check(spec, hyper, check_data)
     generative = generative or user_generative(sample, sample_locals, check)
