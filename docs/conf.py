@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parent))
+
+import gallery_pages
 
 import vijax
 
@@ -64,6 +67,29 @@ html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": True,
     "secondary_sidebar_items": ["page-toc"],
+    "logo": {
+        "image_light": "_static/logo.svg",
+        "image_dark": "_static/logo.svg",
+        "alt_text": "vijax",
+    },
+    "header_links_before_dropdown": 6,
+}
+html_static_path = ["_static"]
+html_css_files = ["vijax.css"]
+html_favicon = "_static/favicon.svg"
+# Without a list of pages beside it the column has room for lines of code of 100 letters
+html_sidebars = {
+    page: []
+    for page in (
+        "index",
+        "install",
+        "five-minutes",
+        "which-method",
+        "gallery/*",
+        "notebooks/*",
+        "changelog",
+        "examples",
+    )
 }
 html_show_sourcelink = False
 html_copy_source = False
@@ -96,7 +122,13 @@ def skip(app: Any, what: str, name: str, obj: Any, skipped: bool, options: Any) 
     return True if type(obj).__name__ == "_tuplegetter" or name.endswith("_request") else None
 
 
+def make_gallery(app: Any) -> None:
+    """Runs the programs of the gallery, unless notebooks are not run either."""
+    gallery_pages.make(runs=app.config.nb_execution_mode != "off")
+
+
 def setup(app: Any) -> None:
     """Sphinx calls this."""
+    app.connect("builder-inited", make_gallery)
     app.connect("autodoc-process-docstring", plain, priority=400)
     app.connect("autodoc-skip-member", skip)

@@ -23,14 +23,14 @@ BEFORE = {
     "formulas": "import pandas\nfrom tests.models.mixed_tables import SLEEP\ntable = "
     "pandas.DataFrame(SLEEP)\n"
     "formula = 'reaction ~ days + (1 | subject)'",
-    "effects": "from tests.models.mixed_tables import CATTLE as table",
+    "effects": "",
     "many": MODEL
     + """
 table = {"treat": list("ab") * 12, "donor": np.repeat(["d1", "d2", "d3", "d4", "d5", "d6"], 4)}
 responses = {f"g{i}": rng.normal(size=24) for i in range(4)}
 """,
     "hierarchies": "",
-    "grow": MODEL + "y = rng.normal(size=(60, 2)) + 9.0 * (np.arange(60) % 2)[:, None]",
+    "grow": "",
     "own-data": MODEL
     + """
 import os, pyarrow as pa, pyarrow.parquet as pq
@@ -54,27 +54,9 @@ open("taken.csv", "w").write("user,item\\n" + "".join(f"u{u},i{i}\\n" for u, i i
 """,
     "running": MODEL + "data = rng.normal(size=(90, 1))\nalg = "
     "vi.cavi(vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)))",
-    "switching-dynamics": MODEL
-    + """
-tracks, forces = [], [rng.normal(size=n) for n in (80, 60, 100)]
-for force in forces:
-    z, x = 1.0 + 0j, []
-    for t, push in enumerate(force):
-        z = z * np.exp(0.3j if t // 25 % 2 else -0.3j) + 0.1 * push
-        x.append([z.real, z.imag, z.real + z.imag, -z.imag])
-    tracks.append(np.array(x) + 0.1 * rng.normal(size=(len(x), 4)))
-    tracks[-1][5, 0] = np.nan
-""",
+    "switching-dynamics": "",
     "numpyro": "",
-    "topics-with-covariates": """
-import numpy as np
-import pandas
-rng = np.random.default_rng(0)
-words = np.array([f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(120)])
-party, day = np.repeat(["L", "R"], 80), rng.integers(0, 10, 160)
-texts = [" ".join(words[rng.integers(0, 80, 40) + 40 * (p == "R")]) for p in party]
-table, days = pandas.DataFrame({"text": texts, "party": party, "day": day}), np.linspace(0, 9, 50)
-""",
+    "topics-with-covariates": "",
 }
 """Python that comes before that of a page."""
 ELSEWHERE = {
@@ -88,7 +70,9 @@ ELSEWHERE = {
 
 def blocks(page: str) -> list[str]:
     return re.findall(
-        r"^```python\n(.*?)```", (PAGES / f"{page}.md").read_text(), flags=re.DOTALL | re.MULTILINE
+        r"^```(?:python|\{code-cell\})\n(?::tags:[^\n]*\n)?(.*?)```",
+        (PAGES / f"{page}.md").read_text(),
+        flags=re.DOTALL | re.MULTILINE,
     )
 
 
