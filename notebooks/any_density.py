@@ -19,10 +19,10 @@
 # You have a log density. `vi.auto` fits a normal to it in free coordinates, with nothing to choose, and says in words how far
 # to trust it. We look at three densities of two variables, so that we can draw the exact posterior beside the fit: one that
 # a normal suits, one that it does not, and one with two modes.
-# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
-# The next cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 
-# %%
+# %% tags=["hide-cell"] jupyter={"source_hidden": true}
+# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
+# This cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 import importlib.metadata
 import importlib.util
 import subprocess

@@ -17,10 +17,10 @@
 # Write the log joint of a model once, in the *sufficient statistics* of its variables. Coordinate ascent, EM and Gibbs
 # sampling then follow with no derivation: the complete conditional of a variable is the gradient of the energy in its
 # statistics. Here: counts with too many zeros, fitted three ways, checked, and mended.
-# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
-# The next cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 
-# %%
+# %% tags=["hide-cell"] jupyter={"source_hidden": true}
+# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
+# This cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 import importlib.metadata
 import importlib.util
 import subprocess
@@ -179,10 +179,6 @@ try:
     )
 except ValueError as error:
     print(error)
-
-# %%
-assert np.isclose(float(second.posterior["rate"].mean()), 3.0, atol=0.4)
-assert float(check.p_value) > 0.02
 
 # %% [markdown]
 # Next: [sequences](sequences.ipynb), locals that depend on each other along time; or [any_density](any_density.ipynb), where

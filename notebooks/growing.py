@@ -21,10 +21,10 @@
 # would explain better, or one. `vi.grow` finds the number by births, merges and deletes, each taken only where it raises
 # the exact bound (Hughes and Sudderth 2013). We watch it on points in the plane, on handwritten digits, on the states of a
 # time series, and on topics.
-# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
-# The next cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 
-# %%
+# %% tags=["hide-cell"] jupyter={"source_hidden": true}
+# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
+# This cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 import importlib.metadata
 import importlib.util
 import subprocess

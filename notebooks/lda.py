@@ -18,10 +18,10 @@
 #
 # One model, one step, three messages. We draw a corpus from known topics that are hard to tell apart, fit it by each from
 # several seeds, and see who finds them.
-# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
-# The next cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 
-# %%
+# %% tags=["hide-cell"] jupyter={"source_hidden": true}
+# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
+# This cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 import importlib.metadata
 import importlib.util
 import subprocess
@@ -130,11 +130,6 @@ plt.show()
 # SVI misses topics that both structured algorithms find, and predicts held-out words worse, from every seed. On easy data
 # (few topics, long documents) all three end in the same place; then SVI is as good.
 
-# %%
-assert scores["ssvi_a"].min() > scores["svi"].max()
-assert scores["ssvi"].min() > scores["svi"].max()
-assert distances["ssvi_a"].mean() < 0.8 * distances["svi"].mean()
-
 # %% [markdown]
 # ## Real text
 #
@@ -190,8 +185,6 @@ for name, fit in text_fits.items():
 for name in ("ssvi_a", "ssvi"):
     difference = vi.evaluate.paired_difference(text_scores[name][0], text_scores["svi"][0])
     print(f"{name} - svi: {difference}")
-    assert difference.mean > 4 * difference.standard_error
-    assert coherence[name].min() > coherence["svi"].max()
 
 # %% [markdown]
 # ## New documents

@@ -18,10 +18,10 @@
 #
 # We write the log joint of a small mixture of normals, let coordinate ascent fit it, watch what happens, and then ask a
 # sampler that shares no code with it (NUTS, of blackjax) what the posterior really is.
-# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
-# The next cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 
-# %%
+# %% tags=["hide-cell"] jupyter={"source_hidden": true}
+# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
+# This cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 import importlib.metadata
 import importlib.util
 import subprocess
@@ -146,7 +146,3 @@ for k in range(K):
 # The locations agree. Where components overlap, mean field is too sure of them: it treats labels and means as independent,
 # and so does not see that moving a centre would move labels with it. That is the price of the approximation, and what the
 # structured methods (`vi.ssvi_a`, `vi.ssvi`) keep between globals and locals.
-
-# %%
-assert np.all(np.abs(draws.mean(0) - found[0]) < 0.4)
-assert np.all(found[1] < 1.2 * draws.std(0))

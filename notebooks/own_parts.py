@@ -16,10 +16,10 @@
 #
 # What is not in vijax is a short class away: a family of densities, a way to move a variable, a model with its own bound.
 # Each part then works with all the others.
-# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
-# The next cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 
-# %%
+# %% tags=["hide-cell"] jupyter={"source_hidden": true}
+# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
+# This cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 import importlib.metadata
 import importlib.util
 import subprocess
@@ -213,12 +213,8 @@ low, high = fit.predictive_interval(jax.random.key(2), new, level=0.9, num_draws
 print(f"a new part lives between {float(low['time'][0]):.2f} and {float(high['time'][0]):.2f}, with probability 0.9")
 
 # %%
-assert np.isclose(float(one.kl(two)), np.log(1 / 3) + 2, atol=1e-5)
 first = {name: int(np.argmax(fit.trace["elbo"] > best - 1)) for name, fit in found.items()}
 print("steps until the bound is within a nat of its end:", first)
-assert 0 < first["with momentum"] < first["natural gradients"]
-assert np.isclose(float(found["with momentum"].elbo), best, atol=0.5)
-assert np.isclose(1 / float(fit.estimates["rate"].mean()), 2.0, atol=0.35)
 
 # %% [markdown]
 # `docs/extending.md` says what else a part needs to be a part of vijax: a row in its registry, and then every law is tested on

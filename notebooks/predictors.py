@@ -16,10 +16,10 @@
 #
 # A likelihood that is not conjugate (counts, labels) on a Gaussian predictor. Each observation becomes a *site*, a Gaussian
 # factor, and a proximal-gradient step moves the sites in closed form: no sampling, no tuning of a learning rate.
-# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
-# The next cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 
-# %%
+# %% tags=["hide-cell"] jupyter={"source_hidden": true}
+# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
+# This cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 import importlib.metadata
 import importlib.util
 import subprocess
@@ -149,10 +149,6 @@ sparse = vi.models.gp(
 large = vi.fit(vi.pg_svi(sparse), sparse.data, num_steps=30, key=jax.random.key(0))
 error = np.abs(np.asarray(sparse.predict(large.posterior, grid)[0]) - curve(grid[:, 0]))
 print("2,000 counts by 40 inducing inputs: mean error of the logarithm", error.mean().round(3))
-
-# %%
-assert np.all(np.abs(np.asarray(found) - weights) < 5 * np.sqrt(np.asarray(variance)))
-assert error.mean() < 0.1
 
 # %% [markdown]
 # Next: [networks](networks.ipynb), vijax inside programs of Equinox, Flax and optax.

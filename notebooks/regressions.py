@@ -20,10 +20,10 @@
 # `vi.glmm` takes the formula that one would give to lme4 or Bambi. Effects of clinics are integrated out, so the interval of
 # their spread is not too narrow, as it would be by mean field. The data are made here, so we know the truth: log odds rise
 # by 0.8 with the dose on average, with standard deviations of 0.8 (intercepts) and 0.4 (slopes) between clinics.
-# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
-# The next cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 
-# %%
+# %% tags=["hide-cell"] jupyter={"source_hidden": true}
+# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
+# This cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 import importlib.metadata
 import importlib.util
 import subprocess

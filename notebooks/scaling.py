@@ -16,10 +16,10 @@
 #
 # What to do when there are many documents, many words, data larger than memory, or several devices. Each section is a change
 # of an argument, and measures what it changes.
-# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
-# The next cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 
-# %%
+# %% tags=["hide-cell"] jupyter={"source_hidden": true}
+# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
+# This cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 import importlib.metadata
 import importlib.util
 import os
@@ -161,9 +161,6 @@ for i in range(5):
 print(f"{len(jax.devices())} devices: bound {float(info.elbo):.2f}; one device: {float(one.elbo):.2f}")
 
 # %%
-assert ends["batches of 100"][0] > ends["all documents"][0]  # after one pass
-assert np.abs(means[1] - means[0]).max() < 1e-3
-assert np.isclose(float(info.elbo), float(one.elbo), rtol=1e-4)
 folder.cleanup()
 
 # %% [markdown]

@@ -16,10 +16,10 @@
 #
 # An animal moves, rests and searches; a tracker writes where it is. A hidden Markov model finds what it was doing, a
 # state-space model where it was between noisy fixes and where it will be. Both from the same few lines.
-# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
-# The next cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 
-# %%
+# %% tags=["hide-cell"] jupyter={"source_hidden": true}
+# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
+# This cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 import importlib.metadata
 import importlib.util
 import subprocess
@@ -167,10 +167,6 @@ plt.show()
 # The band is that of a *fix*, whose noise is in it, so that nearly all true positions lie inside. It is narrow where there are
 # fixes, wider below the trees, and opens after the end. `fit.predictive(...,
 # groups="same")` drew whole paths, so that any question (when does it cross a line?) can be asked of the draws.
-
-# %%
-assert wrong < 0.12
-assert np.mean((high - low)[100:]) > np.mean((high - low)[:40])
 
 # %% [markdown]
 # Next: [switching_dynamics](switching_dynamics.ipynb), where the law of motion itself changes.

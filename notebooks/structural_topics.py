@@ -19,10 +19,10 @@
 # 800 posts of two parties over twelve weeks of a campaign. Which topics does each party write about, how does that change, and
 # do they use other words for the same topic? `vi.stm` is the structural topic model (Roberts, Stewart and Airoldi 2016), for
 # which social scientists use R's package stm. The posts are made here, so we know the truth.
-# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
-# The next cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 
-# %%
+# %% tags=["hide-cell"] jupyter={"source_hidden": true}
+# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
+# This cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 import importlib.metadata
 import importlib.util
 import subprocess

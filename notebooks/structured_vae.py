@@ -19,10 +19,10 @@
 # A variational autoencoder says that its latents are one normal cloud. Here they are a mixture of normals with weights,
 # means and precisions of its own, all with conjugate priors, and a network bends what the mixture makes (Johnson, Duvenaud,
 # Wiltschko, Datta and Adams 2016). The conjugate parts get exact natural gradients, the networks Adam, in one step.
-# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
-# The next cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 
-# %%
+# %% tags=["hide-cell"] jupyter={"source_hidden": true}
+# Where vijax is not installed (on Colab, say), upload its wheel, or a zip or a clone of its repository, beside this notebook.
+# This cell then installs vijax and what it lacks, and replaces nothing that is there. It says which device computes.
 import importlib.metadata
 import importlib.util
 import subprocess

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.house.notebook_checks import CHECKS
 from vijax.xla import device
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
@@ -27,13 +28,23 @@ def test_paired_files_agree(source):
     assert cells(jupytext.read(source)) == cells(jupytext.read(source.with_suffix(".ipynb")))
 
 
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_installation_is_one_hidden_cell_and_no_story_ends_in_an_assert(source):
+    text = source.read_text()
+    assert text.count('# %% tags=["hide-cell"] jupyter={"source_hidden": true}') == 1
+    assert not any(line.lstrip().startswith("assert ") for line in text.splitlines())
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 def test_runs_from_top_to_bottom(source):
     jupytext = pytest.importorskip("jupytext")
-    nbclient = pytest.importorskip("nbclient")
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     notebook = jupytext.read(source)
+    checks = CHECKS.get(source.stem, "")
+    if checks:
+        notebook.cells.append(nbformat.v4.new_code_cell(checks))
     nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
     errors = [
         o for cell in notebook.cells for o in cell.get("outputs", []) if o.output_type == "error"
