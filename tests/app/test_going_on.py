@@ -184,7 +184,7 @@ def test_killed_while_it_began_fit_and_resume_agree(inputs, tmp_path, monkeypatc
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr("vijax.app.folder.claim._clear", lambda folder: None)  # a kill clears nothing
-        patch.setattr("vijax.app.folder.run_folder._data_facts", die)
+        patch.setattr("vijax.app.folder.run_folder.data_facts", die)
         with pytest.raises(Killed):
             main(["fit", str(inputs / "small.toml"), "--out", str(out)])
     assert {path.name for path in out.iterdir()} == {
