@@ -4,7 +4,7 @@ as plain NumPy."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,11 @@ from vijax.terminal import printable
 
 HELD = 0.5
 """Expected words above which a topic holds words."""
+MAPPED = 1000
+"""Most topics whose distances to each other are computed for the map; more are mapped by the two
+directions in which they differ most."""
+BLOCK = 2**22
+"""Numbers of the table of topics that are copied at once."""
 
 
 class Document(NamedTuple):
@@ -79,22 +84,26 @@ def summarise(
         listed without words. None: all topics are listed with words.
       scores: the words with the highest lead; None: the most probable.
 
+    Beside `concentration` it takes the memory of `BLOCK` numbers, and of some for each topic; for
+    the map of at most `MAPPED` topics, of the square of their number.
+
     >>> topics = summarise(np.array([[9.0, 1.0, 5.0], [1.0, 30.0, 1.0]]), ["sun", "rain", "sea"], num_words=2)
     >>> [(topic.number, topic.words, round(topic.share, 3)) for topic in topics]
     [(1, ('rain', 'sun'), 0.681), (0, ('sun', 'sea'), 0.319)]
     """
-    concentration = np.asarray(concentration, np.float64)
+    concentration = np.asarray(concentration)
     if vocabulary is None:
         vocabulary = [f"word{i}" for i in range(concentration.shape[1])]
-    probs = concentration / concentration.sum(axis=1, keepdims=True)
-    shares = concentration.sum(axis=1) / concentration.sum()
-    if scores is None:
-        scores = probs
-    top = np.argsort(-scores, axis=1, kind="stable")[:, :num_words]
-    has_words = np.full(len(probs), True)
+    blocks = list(_row_blocks(*concentration.shape))
+    totals = np.concatenate([_weights(concentration, rows).sum(axis=1) for rows in blocks])
+    shares = totals / totals.sum()
+    leading = [_leading_words(concentration, scores, rows, num_words) for rows in blocks]
+    top = np.concatenate([words for words, _ in leading])
+    top_probs = np.concatenate([weights for _, weights in leading]) / totals[:, None]
+    has_words = np.full(len(totals), True)
     if held is not None and np.max(held) >= HELD:
         has_words = np.asarray(held) >= HELD
-    positions = layout(topic_distances(probs))
+    positions = _positions(concentration, totals)
     topics = []
     for k in np.argsort(-shares, kind="stable"):
         topic = Topic(
@@ -107,12 +116,81 @@ def summarise(
         if has_words[k]:
             topic = topic._replace(
                 words=tuple(vocabulary[i] for i in top[k]),
-                probabilities=tuple(float(p) for p in probs[k, top[k]]),
+                probabilities=tuple(float(p) for p in top_probs[k]),
                 documents=() if documents is None else tuple(documents[k]),
                 coherence=math.nan if coherence is None else float(coherence[k]),
             )
         topics.append(topic)
     return topics
+
+
+def _row_blocks(num_rows: int, num_columns: int) -> Iterator[slice]:
+    """Rows of a table, some at a time."""
+    size = max(1, BLOCK // max(1, num_columns))
+    for start in range(0, num_rows, size):
+        yield slice(start, start + size)
+
+
+def _weights(concentration: np.ndarray, rows: slice) -> Float[np.ndarray, "rows words"]:
+    """Some rows in double precision."""
+    return np.asarray(concentration[rows], np.float64)
+
+
+def _leading_words(
+    concentration: np.ndarray, scores: np.ndarray | None, rows: slice, num_words: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The words of some topics with the highest scores, the highest first and of equal ones the
+    first; and their concentrations."""
+    weights = _weights(concentration, rows)
+    block = weights / weights.sum(axis=1, keepdims=True)
+    if scores is not None:
+        block = np.asarray(scores[rows])
+    top = np.array([_first_places(row, num_words) for row in block])
+    return top, np.take_along_axis(weights, top, 1)
+
+
+def _first_places(scores: Float[np.ndarray, " words"], number: int) -> np.ndarray:
+    """`argsort(-scores, stable)[:number]`, which sorts only what it may return."""
+    if number >= len(scores) or np.isnan(scores).any():
+        return np.argsort(-scores, kind="stable")[:number]
+    threshold = np.partition(scores, -number)[-number]
+    places = np.flatnonzero(scores >= threshold)
+    return places[np.argsort(-scores[places], kind="stable")][:number]
+
+
+def _positions(concentration: np.ndarray, totals: np.ndarray) -> Float[np.ndarray, "topics 2"]:
+    """The map of topics: by their Jensen-Shannon distances, or of many by `_principal_points`."""
+    if len(totals) > MAPPED:
+        return _principal_points(concentration, totals)
+    return layout(topic_distances(_weights(concentration, slice(None)) / totals[:, None]))
+
+
+def _principal_points(
+    concentration: np.ndarray, totals: np.ndarray, num_rounds: int = 12, num_extra: int = 8
+) -> Float[np.ndarray, "topics 2"]:
+    """Points in [-1, 1]^2: the two principal coordinates of the square roots of the topics'
+    probabilities, which is the classical scaling of their Hellinger distances. By rounds of
+    subspace iteration, each of which reads the table twice; nothing is random."""
+    num_topics, num_words = concentration.shape
+    blocks = list(_row_blocks(num_topics, num_words))
+
+    def roots(rows: slice) -> np.ndarray:
+        return np.sqrt(_weights(concentration, rows) / totals[rows, None])
+
+    mean = sum(roots(rows).sum(axis=0) for rows in blocks) / num_topics
+    width = min(2 + num_extra, num_topics, num_words)
+    angles = np.outer(np.arange(1, num_topics + 1), np.sqrt(np.arange(2, width + 2)))
+    points = np.linalg.qr(np.cos(np.pi * angles))[0]
+    for _ in range(num_rounds):
+        directions = sum(roots(rows).T @ points[rows] for rows in blocks)
+        directions = np.linalg.qr(directions - np.outer(mean, points.sum(axis=0)))[0]
+        scores = np.concatenate([(roots(rows) - mean) @ directions for rows in blocks])
+        points, sizes, _ = np.linalg.svd(scores, full_matrices=False)
+    points = points[:, :2] * sizes[:2]
+    largest = points[np.abs(points).argmax(axis=0), np.arange(2)]
+    points = points * np.where(largest < 0, -1, 1)  # an arbitrary sign, but always the same
+    points -= 0.5 * (points.max(axis=0) + points.min(axis=0))
+    return points / max(float(np.abs(points).max()), 1e-12)
 
 
 def topic_distances(probs: Float[np.ndarray, "topics words"]) -> Float[np.ndarray, "topics topics"]:

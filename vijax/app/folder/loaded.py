@@ -248,12 +248,15 @@ class Run:
         names = topic_names(self.config)
         vocabulary = self.seen.data.names
         concentration = np.asarray(topics.concentration)
+        scores = None
+        if words != "probability":
+            scores = word_order(concentration, words)
         topic_summaries = summarise(
             concentration,
             vocabulary,
             num_words,
             held=words_per_topic(self.seen),
-            scores=word_order(concentration, words),
+            scores=scores,
         )
         return [topic._replace(name=names.get(topic.number, "")) for topic in topic_summaries]
 
