@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from vijax.arguments import Size, integer
 from vijax.automatic import by_steps, low_rank, many_groups, mixture, trust_region
@@ -59,7 +59,10 @@ FEWEST_GRADIENTS = 3000  # usual limit of gradients, at least
 A_VARIABLE = 250
 """Gradients for each variable of a full covariance in the usual limit. With 40 the fit had not left
 its start, and took nearly the same time."""
-NEARBY = 0.05  # error in nats that a nearby density may have at draws of the fit
+NEARBY = 0.1
+"""How far the errors of a nearby density may be spread at draws of the fit, in nats. By Cauchy and
+Schwarz they then move no mean by more sds than this, to first order; a constant moves none."""
+FARTHEST = 0.5  # its worst error there
 NOT_BEGUN = "stopped while the likelihood was computed about its mode: nothing is fitted yet"
 NEARBY_DRAWS = 8  # draws at which this error is measured
 OF_A_MIXTURE = 1500
@@ -216,22 +219,29 @@ def _fit_density(
     nearby = _nearby(model, data, options)
     if nearby is not None:
         fit = _fit_target(task._replace(make=functools.partial(Target.from_nearby, nearby)))
-        worst = _worst_error(nearby, density, fit, keys.seed(key))
+        errors = _nearby_errors(nearby, density, fit, keys.seed(key))
         # After Ctrl-C no other fit is begun.
-        if worst is None or worst < NEARBY or fit.report.stage is not None:
+        if errors is None or fit.report.stage is not None or _is_near(errors):
             error = "a part that was not computed, after Ctrl-C"
-            if worst is not None:
-                error = f"{worst:.1g} nats"
+            if errors is not None:
+                error = f"{np.abs(errors).max():.1g} nats"
             verdict = f"{fit.report.verdict} {nearby.sentence.format(error=error)}"
             return fit._replace(report=fit.report._replace(verdict=verdict))
     return _fit_target(task)
 
 
-def _worst_error(nearby: Nearby, density: LogDensity, fit: Fit, seed: int) -> float | None:
-    """The error of a nearby density at draws of a fit, in nats; None after Ctrl-C, which does not
+def _is_near(errors: Float[np.ndarray, " draws"]) -> bool:
+    """True for errors of a nearby density that leave its fit as it is; False for infinite ones."""
+    return bool(np.abs(errors).max() < FARTHEST and errors.std() < NEARBY)
+
+
+def _nearby_errors(
+    nearby: Nearby, density: LogDensity, fit: Fit, seed: int
+) -> Float[np.ndarray, " draws"] | None:
+    """The errors of a nearby density at draws of a fit, in nats; None after Ctrl-C, which does not
     lose the fit."""
     try:
-        return float(np.abs(nearby.errors(_judged_values(density, fit, seed))).max())
+        return nearby.errors(_judged_values(density, fit, seed))
     except KeyboardInterrupt:
         return None
 

@@ -136,7 +136,7 @@ def test_where_the_prior_alone_ends_a_coefficient_the_points_are_not_believed():
     if near is not None:
         x = np.random.default_rng(0).normal(size=(4, model.log_density.variables.dim))
         values = jax.vmap(model.log_density.values_at)(x)
-        assert np.abs(near.errors(values)).max() > automatic.NEARBY
+        assert not automatic._is_near(near.errors(values))
 
 
 @pytest.mark.slow
@@ -164,6 +164,20 @@ def test_the_posterior_between_points_is_that_of_the_density(monkeypatch, family
         spread = second.std(0)
         assert np.abs((first.mean(0) - second.mean(0)) / spread).max() < 0.15
         assert np.abs(np.log(first.std(0) / spread)).max() < 0.12
+
+
+def test_errors_are_near_where_they_move_no_mean():
+    """A constant moves none; spread ones move means by as many sds at most, here to first order."""
+    assert automatic._is_near(np.full(8, 0.3))
+    assert not automatic._is_near(np.full(8, 0.6))
+    assert not automatic._is_near(np.array([0.0, -np.inf]))
+    assert not automatic._is_near(np.array([0.3, -0.1]))
+    assert not automatic._is_near(np.array([0.0, np.nan]))
+    x = np.random.default_rng(0).normal(size=200_000)
+    errors = 0.09 * x
+    assert automatic._is_near(errors)
+    moved = np.sum(x * np.exp(errors)) / np.sum(np.exp(errors))
+    assert moved == pytest.approx(0.09, abs=0.01)
 
 
 def test_values_at_draws_are_compared_with_the_integral_itself():

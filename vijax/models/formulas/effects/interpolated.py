@@ -137,11 +137,13 @@ class Interpolation(NamedTuple):
 
 class Likelihood(Protocol):
     """A marginal likelihood on the host: of sums over rows (`NormalSums`), or by Laplace's
-    approximation (`laplace_on_host.LaplaceRows`). The attributes are those of `HostSums`."""
+    approximation (`laplace_on_host.LaplaceRows`). The attributes are those of `HostSums`, and the
+    most points for which interpolation pays."""
 
     count: float
     largest: np.ndarray
     groups: np.ndarray
+    most_points: int
 
     @property
     def num_factorisations(self) -> int:
@@ -166,6 +168,7 @@ class NormalSums:
     def __init__(self, sums: HostSums):
         self._sums = sums
         self.count, self.largest, self.groups = sums.count, sums.largest, sums.groups
+        self.most_points = MOST_POINTS
 
     @property
     def num_factorisations(self) -> int:
@@ -204,7 +207,7 @@ def near_mode(sums: Likelihood, log_prior: LogPrior, size: int) -> Interpolation
     mode, sds = mode_and_sds
     all_axes = [_axis(marginal, mode, float(sds[i]), i) for i in range(size)]
     axes = [axis for axis in all_axes if axis is not None]
-    if len(axes) < size or math.prod(axis.points for axis in axes) > MOST_POINTS:
+    if len(axes) < size or math.prod(axis.points for axis in axes) > sums.most_points:
         return None
     sums.prepare(np.exp(mode))
     return _through_points(sums, np.exp(mode), axes)

@@ -26,7 +26,7 @@ from jaxtyping import Float
 from scipy import linalg
 
 from vijax.models.formulas.effects.crossed_normal import sparse_columns
-from vijax.models.formulas.effects.interpolated import Profile
+from vijax.models.formulas.effects.interpolated import MOST_POINTS, Profile
 from vijax.models.formulas.effects.on_host import block_diagonal
 
 MOST_STEPS, ENOUGH = 60, 1e-9
@@ -36,6 +36,10 @@ SLOW = 0.04
 """H is factored anew where a step promises more than this share of what the last one did."""
 NODE = math.sqrt(3.0)
 """The outer nodes of Gauss and Hermite, in standard deviations."""
+MOST_SECONDS = 60.0
+"""Seconds that points may take, roughly, for interpolation to pay."""
+A_POINT, A_ROW, A_PRODUCT = 5e-3, 5e-7, 3e-11
+"""Seconds of a point: of itself, for a row, and for a multiplication of the dense factor."""
 DENSE = 100
 """Multiplications of a dense product in the time of one of a sparse product."""
 
@@ -190,6 +194,17 @@ class Mode(NamedTuple):
     sds: Float[np.ndarray, " q"]
 
 
+def _most_points(rows: int, size: int) -> int:
+    """Most points for which interpolation pays, from the size of the matrix of the remaining
+    factors.
+
+    >>> _most_points(400, 180), _most_points(100_000, 1000), _most_points(1_000_000, 2000)
+    (2000, 705, 80)
+    """
+    seconds = A_POINT + A_ROW * rows + A_PRODUCT * float(size) ** 3
+    return min(MOST_POINTS, int(MOST_SECONDS / seconds))
+
+
 class _Newton:
     """Newton's step of coefficients and effects at a mode.
 
@@ -227,12 +242,14 @@ class LaplaceRows:
       largest: for each ratio the largest diagonal entry of Z' W Z among its effects, at zero
         effects.
       groups: for each ratio the number of its effects.
+      most_points: most points for which interpolation pays.
       num_factorisations: calls of `profile` and `log_lik` so far.
     """
 
     def __init__(self, columns: Columns, slopes: Slopes):
         self.columns, self.slopes = columns, slopes
         self.count = 0.0
+        self.most_points = _most_points(*columns.remaining.shape)
         self.groups = columns.groups
         start = self._place(np.zeros(columns.x.shape[1]), np.zeros(len(columns.places)), 0.0)
         squares = [z.multiply(z).T @ start.weights for z in (columns.first, columns.remaining)]
