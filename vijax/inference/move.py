@@ -351,7 +351,10 @@ def _check(setting: _Setting, update: _Updates, old: Product, natural: Product) 
     checks = [check_table(name) for name in tables]
     if small:
         checks.append(check(*(q.only(small) for q in (old, setting.prior, natural))))
-    return _Checks(*(functools.reduce(jnp.add, numbers) for numbers in zip(*checks, strict=True)))
+    none = _Checks(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))  # a model without globals
+    return _Checks(
+        *(functools.reduce(jnp.add, numbers) for numbers in zip(none, *checks, strict=True))
+    )
 
 
 def _is_table(spec: Spec, name: str, q: Family) -> bool:
