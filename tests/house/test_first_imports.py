@@ -64,6 +64,14 @@ def optional():
     return sorted(found - NOT_TRIED | BY_OTHER_MEANS)
 
 
+def test_the_package_is_imported_without_slow_packages():
+    """They are imported where they are used: SciPy's statistics alone take half a second and 38 MB."""
+    slow = ["scipy.stats", "pandas", "sklearn", "matplotlib", "numpyro"]
+    code = f"import sys, vijax; print([name for name in {slow} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 @pytest.mark.slow
 def test_every_optional_package_is_imported_on_a_machine_that_remembers_nothing(tmp_path):
     """Warnings being errors. ArviZ 0.23 gives one once a day, and remembers it in the user's

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
 
 PENALTY = 10.0
 """Weight of the point at zero in the penalty: the share of zeros is rather said too large."""
@@ -51,6 +50,8 @@ def across(mean: Float[np.ndarray, " R"], error: Float[np.ndarray, " R"]) -> Acr
     >>> bool(0.7 < law.zeros < 0.95), bool(law.false_sign[:1600].mean() > 0.4)
     (True, True)
     """
+    from scipy import stats  # slow to import
+
     is_fitted = np.isfinite(mean) & np.isfinite(error) & (error > 0)
     m, s = mean[is_fitted], error[is_fitted]
     spreads = _grid(m, s)

@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy import stats
 
 from vijax.automatic.many.stacked import join
 from vijax.models.energies.density import density
@@ -78,6 +77,8 @@ class Noise(NamedTuple):
 
 def noise(dim: int, seed: int, batch: int) -> Noise:
     """The draws of all batches, from a Sobol sequence each two batches."""
+    from scipy import stats  # slow to import
+
     size = 2 * batch
     parts = []
     for i in range(2):

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy import stats
 
 from vijax.verdict.psis import psis
 
@@ -91,6 +90,8 @@ def _share(
 def _student_tail(ratio: np.ndarray, kurtosis: np.ndarray) -> np.ndarray:
     """The probability of less than zero under the Student law with a mean of `ratio` sds; its
     degrees of freedom are 4 + 6 / (kurtosis - 3)."""
+    from scipy import stats  # slow to import
+
     excess = np.clip(kurtosis - 3, 1e-3, LARGEST_KURTOSIS)
     degrees = 4 + 6 / excess
     return stats.t.cdf(-ratio * np.sqrt(degrees / (degrees - 2)), degrees)
