@@ -1,21 +1,37 @@
-"""vijax on one GPU: E-steps beside the limit from bytes, steps of nine rows, and peers. Wall time.
+"""vijax on one GPU in a quarter of an hour: what it does in a second, beside the limit from bytes and
+operations. Wall time.
 
-    python benchmarks/gpu.py limits esteps steps fits peers [--most 65536]
+    python benchmarks/gpu.py --out OUT                     # all sections, in the order of their worth
+    python benchmarks/gpu.py --out OUT fits steps --minutes 8
+    JAX_PLATFORMS=cpu python benchmarks/gpu.py --out OUT --toy    # small sizes, to see that it runs
 
-Documents are synthetic (`vijax.data.synthetic.lda_corpus`: 8,000 words, 100 tokens a document);
-they lie on the device before the clock starts, but in `fits`, which is `vijax.fit` from arrays on
-the host. Every time is a median of several runs that wait for the device; compiling is not in it.
-It was not run on a GPU yet: see `results_scale.md`."""
+Each section is a process of its own that ends within four minutes: it begins no case for which less
+than `SPARE_S` is left, and is ended where a case takes longer. Figures are written as they come, a
+line of JSON each (OUT/figures.jsonl) and a row of a table (OUT/figures.md). Compiled programs stay in
+OUT/cache: a second run begins with them. Documents are synthetic (`vijax.data.synthetic.lda_corpus`:
+8,000 words, 100 tokens a document). Times are medians of runs that wait for the device; compiling
+is not in them.
+
+Limits are computed here: a step takes at least the bytes that it has to move at the speed that
+`limits` measured, and its operations at the rate of a product of float32. Of topics they are counted
+(`topic_bytes`), of other models taken from XLA's own count of a compiled step, which counts the body
+of a loop once.
+
+It was run on a CPU at toy size only: no GPU was at hand."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import itertools
+import json
+import os
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -25,183 +41,371 @@ import numpy as np
 import vijax as vi
 from vijax import data
 from vijax.data import synthetic
-from vijax.xla.chunks import split_chunks
+from vijax.data.loader import CorpusLoader
+from vijax.data.table_batches import table_batches
+from vijax.scale import device_data
+from vijax.topics.own_words import OwnWordsLoader
 
-VOCABULARY, LENGTH, ROUNDS = 8_000, 100.0, 20
-BATCHES = (1_024, 4_096, 16_384, 65_536)
+SECTION_S = 240
+"""Seconds after which a section is ended."""
+SPARE_S = 40
+"""Seconds that must be left where a case begins: some compile for 15."""
+LENGTH = 100.0
+ROUNDS = 15.6
+"""Rounds of mean field that a document takes on average (docs/scaling.md)."""
+PASSES = 12
+"""Times that an update has to read or write all K x V numbers, at the least."""
+
+
+class Sizes:
+    """Sizes of all sections: those of a GPU, or toys."""
+
+    def __init__(self, is_toy: bool):
+        self.vocabulary = 200 if is_toy else 8_000
+        self.documents = 512 if is_toy else 131_072
+        self.topics = (5,) if is_toy else (100, 1_000)
+        self.batches = (64,) if is_toy else (16_384, 4_096, 1_024)
+        self.wide_vocabulary = 2_000 if is_toy else 100_000
+        self.wide_topics = (5,) if is_toy else (1_000, 10_000)
+        self.rows = 1_000 if is_toy else 1_000_000
+        self.inducing = 20 if is_toy else 500
+        self.peer_steps = 5 if is_toy else 1_000
+        self.product = 256 if is_toy else 8_192
+        self.sum = 2**20 if is_toy else 2**28
+
+
+class Run:
+    """A section that runs: its sizes, its time, and where its figures go."""
+
+    def __init__(self, section: str, out: Path, is_toy: bool, seconds: float):
+        self.section = section
+        self.out = out
+        self.sizes = Sizes(is_toy)
+        self.end = time.monotonic() + seconds
+        self.spare_s = 0.0 if is_toy else SPARE_S
+
+    def write(self, case: str, **figures: Any) -> None:
+        """A line of figures, at once."""
+        line = {"section": self.section, "case": case} | figures
+        with (self.out / "figures.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        text = ", ".join(f"{name.replace('_', ' ')} {_shown(x)}" for name, x in figures.items())
+        with (self.out / "figures.md").open("a") as file:
+            file.write(f"| {self.section} | {case} | {text} |\n")
+        print(f"{self.section}: {case}: {text}", flush=True)
+
+    def case(self, name: str, measure: Callable[[], dict[str, Any]]) -> None:
+        """Measures, if there is time; a case that fails is written as such, and the others go on."""
+        if time.monotonic() > self.end - self.spare_s:
+            self.write(name, left_out="no time was left")
+            return
+        begin = time.monotonic()
+        try:
+            figures = measure()
+        except Exception as error:  # of any peer
+            last = str(error).strip().splitlines() or [repr(error)]
+            self.write(name, failed=f"{type(error).__name__}: {last[0][:200]}")
+            return
+        self.write(name, **figures, with_compiling_s=round(time.monotonic() - begin, 1))
+
+
+def _shown(x: Any) -> str:
+    return f"{x:,.4g}" if isinstance(x, float) else f"{x:,}" if isinstance(x, int) else str(x)
 
 
 def timed(run: Callable[[], Any], repeats: int = 5) -> float:
     """Median seconds of a run, after a first that compiles."""
     jax.block_until_ready(run())
-    found = []
+    seconds = []
     for _ in range(repeats):
-        began = time.perf_counter()
+        begin = time.perf_counter()
         jax.block_until_ready(run())
-        found.append(time.perf_counter() - began)
-    return statistics.median(found)
+        seconds.append(time.perf_counter() - begin)
+    return statistics.median(seconds)
 
 
 # --- what the device can do -----------------------------------------------------------------------
-def bandwidth() -> float:
-    """Bytes a second, read and written, of a sum of two large arrays."""
-    size = 2**28 if jax.default_backend() != "cpu" else 2**24
+def limits(run: Run) -> None:
+    size, n = run.sizes.sum, run.sizes.product
     x, add = jnp.ones(size), jax.jit(lambda x: x + 1.0)
-    return 8 * size / timed(lambda: add(x))
-
-
-def limits(a: argparse.Namespace) -> None:
-    n = 8_192 if jax.default_backend() != "cpu" else 1_024
-    x = jax.random.normal(jax.random.key(0), (n, n))
+    square = jax.random.normal(jax.random.key(0), (n, n))
     product = jax.jit(functools.partial(jnp.matmul, precision="highest"))
-    flops = 2 * n**3 / timed(lambda: product(x, x))
-    print(f"device: {jax.devices()[0].device_kind}, jax {jax.__version__}")
-    print(
-        f"a sum moves {1e-12 * bandwidth():.2f} TB/s; a product of float32: {1e-12 * flops:.1f} "
-        "TFLOP/s"
+    stats = jax.devices()[0].memory_stats() or {}
+    run.write(
+        "device",
+        kind=jax.devices()[0].device_kind,
+        jax=jax.__version__,
+        memory_bytes=int(stats.get("bytes_limit", 0)),
     )
+    speed = 8 * size / timed(lambda: add(x))
+    rate = 2 * n**3 / timed(lambda: product(square, square))
+    (run.out / "speed.json").write_text(json.dumps([speed, rate]))
+    run.write("speed", bytes_a_s=speed, operations_a_s=rate)
+
+
+def limit_s(run: Run, num_bytes: float, operations: float = 0.0) -> float:
+    """Seconds below which nothing with so many bytes and operations can be."""
+    speed, rate = json.loads((run.out / "speed.json").read_text())
+    return max(num_bytes / speed, operations / rate)
+
+
+def compiled_figures(run: Run, step: Any, *given: Any) -> dict[str, Any]:
+    """Memory and limit of a compiled step, by XLA."""
+    program = step.lower(*given).compile()
+    memory = program.memory_analysis()
+    cost = program.cost_analysis()
+    cost = cost[0] if isinstance(cost, list) else cost or {}
+    figures: dict[str, Any] = {}
+    if memory is not None:
+        figures["temporary_bytes"] = int(memory.temp_size_in_bytes)
+        figures["argument_bytes"] = int(memory.argument_size_in_bytes)
+    if "bytes accessed" in cost:
+        least = limit_s(run, cost["bytes accessed"], cost.get("flops", 0.0))
+        figures["limit_by_xla_ms"] = 1e3 * least
+    return figures
 
 
 # --- topics ---------------------------------------------------------------------------------------
 @functools.cache
-def documents(num_topics: int, most: int) -> data.Corpus:
+def documents(num_topics: int, number: int, vocabulary: int) -> data.Corpus:
     return synthetic.lda_corpus(
-        most, num_topics, VOCABULARY, LENGTH, alpha=5 / num_topics, eta=0.02
+        number, num_topics, vocabulary, LENGTH, alpha=5 / num_topics, eta=0.02
     )[0]
 
 
-def lda(num_topics: int) -> vi.Model:
-    return vi.models.lda(num_topics, VOCABULARY, alpha=5 / num_topics, eta=0.02)
-
-
-def batches(a: argparse.Namespace) -> Iterator[tuple[int, int, vi.Minibatch]]:
-    """Numbers of topics and of documents, and a batch on the device."""
-    for num_topics in a.topics:
-        for size in (size for size in BATCHES if size <= a.most):
-            stream = data.minibatches(documents(num_topics, a.most), size, 0)
-            yield num_topics, size, jax.device_put(next(iter(stream)))
-
-
-ESTEPS = {
-    "mean field": vi.estep.mean_field(max_iters=ROUNDS, tol=1e-30),
-    "CVB0": vi.estep.cvb0(max_iters=ROUNDS, tol=1e-30),
-    "Gibbs": vi.estep.gibbs(num_sweeps=ROUNDS // 2, burn_in=ROUNDS // 2),
-}
-
-
-def esteps(a: argparse.Namespace) -> None:
-    """Rounds of E-steps alone: the locals of a batch at fixed topics. The limit is of two reads of
-    a row of K numbers for each pair of a document and a word in each round."""
-    speed = bandwidth()
-    table(
-        "K",
-        "documents",
-        "E-step",
-        "pairs x rounds a second",
-        "documents a second",
-        "share of the limit from bytes",
-    )
-    for num_topics, size, batch in batches(a):
-        pairs = sum(int(np.count_nonzero(docs.counts)) for docs in batch.data)
-        for name, estep in ESTEPS.items():
-            with said_where_it_fails(f"{name}, {num_topics}, {size}"):
-                seconds = of_estep(estep, num_topics, batch)
-                rate = ROUNDS * pairs / seconds
-                row(
-                    num_topics,
-                    size,
-                    name,
-                    f"{rate:.2e}",
-                    f"{size / seconds:,.0f}",
-                    f"{rate * 8 * num_topics / speed:.2f}",
-                )
-
-
-def of_estep(estep: Any, num_topics: int, batch: vi.Minibatch) -> float:
-    alpha = jnp.full(num_topics, 5 / num_topics)
-
-    @jax.jit
-    def run(topics: Any, groups: Any, key: Any) -> Any:
-        def locals_of(docs: vi.Documents) -> Any:
-            return estep.mixed_membership(
-                topics[docs.words], docs.counts, alpha, key, docs.max_tokens
-            ).gamma
-
-        cut = lambda docs: split_chunks(docs, estep.docs_per_chunk(docs.words.shape[1], num_topics))
-        return [jax.lax.map(locals_of, cut(docs)) for docs in groups]
-
-    topics = (
-        jax.random.dirichlet(jax.random.key(1), jnp.full(VOCABULARY, 0.02), (num_topics,)).T + 1e-6
-    )
-    return timed(lambda: run(topics, batch.data, jax.random.key(0)))
+def lda(num_topics: int, vocabulary: int) -> vi.Model:
+    return vi.models.lda(num_topics, vocabulary, alpha=5 / num_topics, eta=0.02)
 
 
 ROWS: dict[str, Callable[[vi.Model], vi.Algorithm]] = {
-    "`svi`, mean field": vi.svi,
-    "`svi`, CVB0": functools.partial(vi.svi, estep=vi.estep.cvb0()),
-    "`svi`, Gibbs": functools.partial(vi.svi, estep=vi.estep.gibbs()),
-    "`ssvi`, Gibbs": functools.partial(vi.ssvi, estep=vi.estep.gibbs()),
-    "`ssvi_a`, CVB0": functools.partial(vi.ssvi_a, estep=vi.estep.cvb0()),
-    "`ssvi_a`, Gibbs": functools.partial(vi.ssvi_a, estep=vi.estep.gibbs()),
-    "`sgrld`, Gibbs": functools.partial(vi.sgrld, estep=vi.estep.gibbs()),
-    "`em`": vi.em,
-    "`pg_svi`": vi.pg_svi,
+    "svi, mean field": vi.svi,
+    "ssvi_a, CVB0": functools.partial(vi.ssvi_a, estep=vi.estep.cvb0()),
+    "svi, Gibbs": functools.partial(vi.svi, estep=vi.estep.gibbs()),
+    "ssvi_a, Gibbs": functools.partial(vi.ssvi_a, estep=vi.estep.gibbs()),
+    "ssvi, Gibbs": functools.partial(vi.ssvi, estep=vi.estep.gibbs()),
+    "em": vi.em,
 }
 
 
-def steps(a: argparse.Namespace) -> None:
-    """Whole steps, the documents of one batch again and again, after 20 of them."""
-    table("K", "documents", "row", "documents a second", "ms a step")
-    for num_topics, size, batch in batches(a):
-        for name, make in ROWS.items():
-            with said_where_it_fails(f"{name}, {num_topics}, {size}"):
-                seconds = of_steps(make(lda(num_topics)), batch)
-                row(num_topics, size, name, f"{size / seconds:,.0f}", f"{1e3 * seconds:.2f}")
+def topic_bytes(batch: Any, num_topics: int, vocabulary: int) -> float:
+    """Bytes that a step of mean field has to move: K numbers of each pair of a document and a word,
+    twice in each round, and all topics in the update."""
+    groups = batch.data
+    pairs = sum(int(np.count_nonzero(np.asarray(docs.counts))) for docs in groups)
+    return 4.0 * num_topics * (2 * ROUNDS * pairs + PASSES * vocabulary)
 
 
-def of_steps(alg: vi.Algorithm, batch: vi.Minibatch, count: int = 5) -> float:
+def of_steps(run: Run, alg: vi.Algorithm, batch: Any, size: int, least: float) -> dict[str, Any]:
+    """Steps on one batch again and again, after 20 of them; it lies on the device."""
+    batch = jax.device_put(batch)
     step = jax.jit(lambda key, state, batch: alg.step(key, state, batch)[0], donate_argnums=1)
     kept = {"state": jax.jit(alg.init)(jax.random.key(0), batch)}
 
-    def run(count: int = count) -> Any:
+    def steps(count: int = 5) -> Any:
         for i in range(count):
             kept["state"] = step(jax.random.key(i), kept["state"], batch)
         return kept["state"].step
 
-    run(20 - count)
-    return timed(run) / count
+    steps(15)
+    seconds = timed(steps) / 5
+    figures = compiled_figures(run, step, jax.random.key(0), kept["state"], batch)
+    figures.pop("limit_by_xla_ms", None)  # loops are counted once
+    return {
+        "documents_a_s": size / seconds,
+        "ms": 1e3 * seconds,
+        "limit_ms": 1e3 * least,
+        "share_of_limit": least / seconds,
+    } | figures
 
 
-def fits(a: argparse.Namespace) -> None:
-    """`vijax.fit`, one pass, from the host, after a first pass that compiles."""
-    table("K", "documents a step", "row", "documents a second")
-    for num_topics in a.topics:
-        corpus = documents(num_topics, a.most)
-        for name in ("`svi`, mean field", "`ssvi_a`, CVB0"):
-            fit = functools.partial(
-                vi.fit, ROWS[name](lda(num_topics)), corpus, key=jax.random.key(0), num_epochs=1
-            )
-            for size in (size for size in BATCHES if 4 * size <= a.most):
-                with said_where_it_fails(f"{name}, {num_topics}, {size}"):
-                    seconds = timed(functools.partial(of_state, fit, size), 1)
-                    row(num_topics, size, name, f"{corpus.num_documents / seconds:,.0f}")
+def measure_steps(run: Run, names: tuple[str, ...], batches: tuple[int, ...]) -> None:
+    sizes = run.sizes
+    for num_topics, size, name in itertools.product(sizes.topics, batches, names):
+
+        def measure(num_topics: int = num_topics, size: int = size, name: str = name) -> Any:
+            corpus = documents(num_topics, max(sizes.batches), sizes.vocabulary)
+            batch = next(iter(data.minibatches(corpus, size, 0)))
+            least = limit_s(run, topic_bytes(batch, num_topics, sizes.vocabulary))
+            return of_steps(run, ROWS[name](lda(num_topics, sizes.vocabulary)), batch, size, least)
+
+        run.case(f"{name}, K={num_topics}, {size} documents a step", measure)
 
 
-def of_state(fit: Callable[..., vi.Fit], size: int) -> Any:
-    return fit(batch_size=size).state
+def steps(run: Run) -> None:
+    """Whole steps, with memory."""
+    measure_steps(run, ("svi, mean field", "ssvi_a, CVB0"), run.sizes.batches)
+    measure_steps(run, ("em",), run.sizes.batches[:1])
 
 
-def table(*names: str) -> None:
-    row(*names)
-    row(*["---"] * len(names))
+def draws(run: Run) -> None:
+    """E-steps that draw: each token of each sweep by itself. (The limit is that of mean field.)"""
+    measure_steps(run, ("svi, Gibbs", "ssvi_a, Gibbs", "ssvi, Gibbs"), run.sizes.batches[-1:])
 
 
-def row(*cells: Any) -> None:
-    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+def fits(run: Run) -> None:
+    """`vijax.fit`, two passes after one that compiles, with the data on the device and on the host;
+    and what the host alone deals."""
+    sizes = run.sizes
+    for num_topics, size in itertools.product(sizes.topics, sizes.batches):
+        corpus = documents(num_topics, sizes.documents, sizes.vocabulary)
+        for name, share in itertools.product(("svi, mean field", "ssvi_a, CVB0"), ("0.5", "0")):
+
+            def measure(
+                corpus: Any = corpus,
+                size: int = size,
+                name: str = name,
+                share: str = share,
+                num_topics: int = num_topics,
+            ) -> Any:
+                return of_fit(
+                    run, ROWS[name](lda(num_topics, sizes.vocabulary)), corpus, size, share
+                )
+
+            place = {"0.5": "data on the device", "0": "from the host"}[share]
+            run.case(f"{name}, K={num_topics}, {size} documents a step, {place}", measure)
+    corpus = documents(sizes.topics[0], sizes.documents, sizes.vocabulary)
+    for size in sizes.batches:
+        run.case(
+            f"loader alone, {size} documents a step", functools.partial(of_loader, corpus, size)
+        )
+
+
+def of_fit(
+    run: Run, alg: vi.Algorithm, corpus: data.Corpus, size: int, share: str
+) -> dict[str, Any]:
+    os.environ[device_data.SWITCH] = share
+    key = jax.random.key(0)
+    begin = vi.fit(alg, corpus, key=key, num_epochs=1, batch_size=size)
+    before = time.perf_counter()
+    whole = vi.fit(alg, corpus, key=key, num_epochs=3, batch_size=size, state=begin.state)
+    jax.block_until_ready(whole.state.step)
+    seconds = time.perf_counter() - before
+    stats = jax.devices()[0].memory_stats() or {}
+    return {
+        "documents_a_s": 2 * corpus.num_documents / seconds,
+        "place": whole.data_place or "host",
+        "peak_bytes_so_far": int(stats.get("peak_bytes_in_use", 0)),
+    }
+
+
+def of_loader(corpus: data.Corpus, size: int) -> dict[str, Any]:
+    """Documents a second of the host's thread."""
+    loader = CorpusLoader(corpus, size, 0)
+    count = loader.steps_per_epoch
+    source = table_batches(loader)
+    assert source is not None
+    ways = {
+        "batches": lambda: list(map(_touch, loader.batches(0, count))),
+        "by_words": lambda: list(
+            map(_touch, OwnWordsLoader(loader, corpus.vocab_size).batches(0, count))
+        ),
+        "places": lambda: list(map(_touch, source.picks(0, count))),
+    }
+    return {f"{name}_a_s": corpus.num_documents / timed(way, 3) for name, way in ways.items()}
+
+
+def _touch(batch: Any) -> int:
+    return len(jax.tree.leaves(batch))
+
+
+def words(run: Run) -> None:
+    """Steps by words, of a wide vocabulary, beside steps on all words; documents lie on the device."""
+    sizes = run.sizes
+    vocabulary, size = sizes.wide_vocabulary, sizes.batches[-1]
+    for num_topics, name in itertools.product(
+        sizes.wide_topics, ("svi, mean field", "ssvi_a, CVB0")
+    ):
+        for is_own in (True, False):
+
+            def measure(
+                num_topics: int = num_topics, name: str = name, is_own: bool = is_own
+            ) -> Any:
+                corpus = documents(sizes.topics[0], 4 * size, vocabulary)
+                loader: Any = CorpusLoader(corpus, size, 0)
+                alg = ROWS[name](lda(num_topics, vocabulary))
+                (batch,) = loader.batches(0, 1)
+                num_rows = vocabulary
+                if is_own:
+                    alg = vi.topics.by_words(alg)
+                    (batch,) = OwnWordsLoader(loader, vocabulary).batches(0, 1)
+                    num_rows = len(batch.data.words)
+                    batch = jax.device_put(batch)
+                counted = batch._replace(data=tuple(batch.data))
+                least = limit_s(run, topic_bytes(counted, num_topics, num_rows))
+                return of_steps(run, alg, batch, size, least)
+
+            kind = "by words" if is_own else "all words"
+            run.case(f"{name}, {kind}, K={num_topics}, V={vocabulary}", measure)
+
+
+# --- other models ---------------------------------------------------------------------------------
+def of_model(run: Run, alg: vi.Algorithm, x: Any) -> dict[str, Any]:
+    """Steps on all data, one after the other, in one program."""
+    batch, key = vi.Minibatch(jax.device_put(x), None), jax.random.key(0)
+    state = jax.jit(alg.init)(key, batch)
+    step = jax.jit(
+        lambda state, batch: alg.step(jax.random.fold_in(key, state.step), state, batch)[0]
+    )
+    figures = compiled_figures(run, step, state, batch)
+    count = 20
+    several = jax.jit(
+        lambda s, batch: jax.lax.fori_loop(
+            0, count, lambda _, s: alg.step(jax.random.fold_in(key, s.step), s, batch)[0], s
+        )
+    )
+    seconds = timed(lambda: several(state, batch)) / count
+    rows = np.shape(jax.tree.leaves(x)[0])[0]
+    return {"us_a_step": 1e6 * seconds, "groups_a_s": rows / seconds} | figures
+
+
+def models(run: Run) -> None:
+    rng, n = np.random.default_rng(0), run.sizes.rows
+    m = max(100, n // 100)
+    x = rng.normal(size=(n, 16)).astype(np.float32) + 4 * rng.integers(0, 4, (n, 1))
+    sequences = rng.normal(size=(m, 100, 8)).astype(np.float32), np.ones((m, 100), bool)
+    inputs = rng.normal(size=m).astype(np.float32)
+    labels = np.where(np.sin(3 * inputs) > 0, 1.0, -1.0).astype(np.float32)
+    emission = vi.models.emission
+
+    def rbf(a: Any, b: Any) -> Any:
+        return jnp.exp(-0.5 * (a[:, None] - b[None, :]) ** 2)
+
+    def process() -> Any:
+        likelihood = vi.likelihood.bernoulli_logit()
+        chosen = inputs[: run.sizes.inducing]
+        model = vi.models.gp(inputs, labels, rbf, likelihood, jitter=1e-2, inducing=chosen)
+        return of_model(run, vi.pg_svi(model), model.data)
+
+    mixture = vi.models.mixture(emission.diagonal_gaussian(10, dim=16))
+    full = vi.models.mixture(emission.full_gaussian(10, dim=16))
+    chain = vi.models.hmm(emission.diagonal_gaussian(10, dim=8))
+    run.case(f"mixture of 10, {n} rows of 16, cavi", lambda: of_model(run, vi.cavi(mixture), x))
+    run.case("the same, full covariances", lambda: of_model(run, vi.cavi(full), x))
+    run.case(f"hmm of 10, {m} sequences of 100", lambda: of_model(run, vi.svi(chain), sequences))
+    run.case(f"pg_svi, {m} rows, {run.sizes.inducing} inducing inputs", process)
+
+
+def topics(run: Run) -> None:
+    """Tables as large as one device holds: the step by words, and its memory."""
+    sizes = run.sizes
+    size, vocabulary = sizes.batches[-1], sizes.wide_vocabulary
+    for num_topics in (*sizes.wide_topics, 2 * sizes.wide_topics[-1]):
+
+        def measure(num_topics: int = num_topics) -> Any:
+            corpus = documents(sizes.topics[0], 4 * size, vocabulary)
+            loader: Any = OwnWordsLoader(CorpusLoader(corpus, size, 0), vocabulary)
+            (batch,) = loader.batches(0, 1)
+            counted = batch._replace(data=tuple(batch.data))
+            least = limit_s(run, topic_bytes(counted, num_topics, len(batch.data.words)))
+            alg = vi.topics.by_words(vi.svi(lda(num_topics, vocabulary)))
+            return of_steps(run, alg, batch, size, least)
+
+        run.case(f"svi by words, K={num_topics}, V={vocabulary}", measure)
 
 
 # --- peers ----------------------------------------------------------------------------------------
-STEPS, LATENT, HIDDEN, PIXELS, COLUMNS = 1_000, 50, 400, 784, 100
+LATENT, HIDDEN, PIXELS, COLUMNS = 50, 400, 784, 100
+STEPS = 1_000
 
 
 def scanned(step: Callable[[Any], Any], state: Any) -> Callable[[], Any]:
@@ -339,91 +543,174 @@ def auto_ours(rows: int) -> Callable[[], Any]:
     return lambda: vi.auto(model, given, key=jax.random.key(0)).state
 
 
-def process(side: str, rows: int) -> Callable[[], Any]:
-    import peers_gp_size
+def autoencoder_flax(rows: int) -> Callable[[], Any]:
+    """The same step as `autoencoder_by_hand`, its networks in flax.linen."""
+    import optax
+    from flax import linen
 
-    return {"ours": peers_gp_size.step_ours, "gpjax": peers_gp_size.step_gpjax}[side](rows, 200)[0]
+    class Network(linen.Module):
+        sizes: tuple[int, int]
+
+        @linen.compact
+        def __call__(self, x: Any) -> Any:
+            return linen.Dense(self.sizes[1])(jnp.tanh(linen.Dense(self.sizes[0])(x)))
+
+    x, adam, key = pixels(rows), optax.adam(1e-3), jax.random.key(0)
+    encoder, decoder = Network((HIDDEN, 2 * LATENT)), Network((HIDDEN, PIXELS))
+    start = encoder.init(key, x), decoder.init(key, jnp.zeros((rows, LATENT)))
+
+    def loss(weights: Any, key: Any) -> Any:
+        mean, log_sd = jnp.split(encoder.apply(weights[0], x), 2, axis=-1)
+        z = mean + jnp.exp(log_sd) * jax.random.normal(key, mean.shape)
+        logits = decoder.apply(weights[1], z)
+        penalty = 0.5 * jnp.sum(mean**2 + jnp.exp(2 * log_sd) - 1 - 2 * log_sd, -1)
+        return jnp.mean(penalty - jnp.sum(x * logits - jax.nn.softplus(logits), -1))
+
+    def step(state: Any) -> Any:
+        weights, memory, t = state
+        gradient = jax.grad(loss)(weights, jax.random.fold_in(key, t))
+        change, memory = adam.update(gradient, memory, weights)
+        return optax.apply_updates(weights, change), memory, t + 1
+
+    return scanned(step, (start, adam.init(start), jnp.int32(0)))
 
 
-PEERS: dict[str, tuple[dict[str, Callable[[int], Any]], int, tuple[int, ...]]] = {
-    "autoencoder of 784-400-50, rows": (
+def autoencoder_operations(rows: int) -> float:
+    """Of products, forwards and twice backwards."""
+    weights = HIDDEN * (PIXELS + 2 * LATENT) + HIDDEN * (LATENT + PIXELS)
+    return 6.0 * rows * weights
+
+
+def regression_operations(rows: int) -> float:
+    return 6.0 * rows * COLUMNS
+
+
+PEERS: dict[
+    str, tuple[dict[str, Callable[[int], Any]], Callable[[int], float], tuple[int, int]]
+] = {
+    "autoencoder of 784-400-50": (
         {
-            "vijax `aevb`": autoencoder_ours,
+            "vijax aevb": autoencoder_ours,
             "NumPyro": autoencoder_numpyro,
+            "flax and optax": autoencoder_flax,
             "by hand, optax": autoencoder_by_hand,
         },
-        STEPS,
-        (128, 4_096),
+        autoencoder_operations,
+        (4_096, 128),
     ),
-    "logistic regression of 100 columns, independent normals, rows": (
+    "logistic regression of 100 columns, independent normals": (
         {
-            "vijax `advi`": functools.partial(regression_ours, False),
+            "vijax advi": functools.partial(regression_ours, False),
             "NumPyro": functools.partial(regression_numpyro, False),
         },
-        STEPS,
-        (1_000, 100_000),
+        regression_operations,
+        (100_000, 1_000),
     ),
-    "the same, full covariance, rows": (
+    "the same, full covariance": (
         {
-            "vijax `advi`": functools.partial(regression_ours, True),
+            "vijax advi": functools.partial(regression_ours, True),
             "NumPyro": functools.partial(regression_numpyro, True),
         },
-        STEPS,
-        (1_000, 100_000),
-    ),
-    "the same, `vijax.auto` whole, rows": ({"vijax": auto_ours}, 1, (1_000, 100_000)),
-    "Gaussian process, 200 inducing inputs, rows": (
-        {
-            "vijax `pg_svi`": functools.partial(process, "ours"),
-            "GPJax, Adam": functools.partial(process, "gpjax"),
-        },
-        1,
-        (20_000, 200_000),
+        regression_operations,
+        (100_000, 1_000),
     ),
 }
 
 
-def peers(a: argparse.Namespace) -> None:
-    table("step", "side", "us a step")
-    for name, (sides, count, sizes) in PEERS.items():
-        for size in sizes:
-            for side, make in sides.items():
-                with said_where_it_fails(f"{name} {size}, {side}"):
-                    row(f"{name}: {size:,}", side, f"{1e6 * timed(make(size)) / count:,.1f}")
+def peers(run: Run) -> None:
+    """A thousand steps in one program, on one batch."""
+    global STEPS
+    STEPS = run.sizes.peer_steps
+    for i, (name, (sides, operations, sizes)) in itertools.product(range(2), PEERS.items()):
+        rows = min(sizes[i], run.sizes.rows)
+        for side, make in sides.items():
+
+            def measure(make: Any = make, rows: int = rows, operations: Any = operations) -> Any:
+                seconds = timed(make(rows), 3) / STEPS
+                least = limit_s(run, 0.0, operations(rows))
+                return {"us_a_step": 1e6 * seconds, "limit_us": 1e6 * least}
+
+            run.case(f"{name}, {rows} rows, {side}", measure)
+    for rows in (1_000, 100_000):
+        rows = min(rows, run.sizes.rows)
+        whole = lambda rows=rows: {"s": timed(auto_ours(rows), 1)}
+        run.case(f"the same, vijax.auto whole, {rows} rows", whole)
 
 
-@contextlib.contextmanager
-def said_where_it_fails(name: str) -> Iterator[None]:
-    """A row that fails is printed as such, and the others go on."""
-    try:
-        yield
-    except Exception as error:  # of any peer
-        last = str(error).strip().splitlines() or [repr(error)]
-        print(f"FAILED {name}: {type(error).__name__}: {last[0][:200]}", flush=True)
-
-
-SECTIONS: dict[str, Callable[[argparse.Namespace], None]] = {
+# --- sections -------------------------------------------------------------------------------------
+SECTIONS: dict[str, Callable[[Run], None]] = {
     "limits": limits,
-    "esteps": esteps,
-    "steps": steps,
     "fits": fits,
+    "steps": steps,
+    "words": words,
+    "draws": draws,
+    "models": models,
     "peers": peers,
+    "topics": topics,
 }
+
+
+def run_section(a: argparse.Namespace) -> None:
+    """The one section of this process."""
+    jax.config.update("jax_compilation_cache_dir", str((a.out / "cache").resolve()))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    (name,) = a.sections
+    run = Run(name, a.out, a.toy, a.minutes * 60)
+    SECTIONS[name](run)
+    stats = jax.devices()[0].memory_stats() or {}
+    if "peak_bytes_in_use" in stats:
+        run.write("whole section", peak_bytes=int(stats["peak_bytes_in_use"]))
+
+
+def run_sections(a: argparse.Namespace) -> None:
+    """Each section in a process of its own, until the time is over."""
+    end = time.monotonic() + 60 * a.minutes
+    for name in a.sections:
+        left = min(SECTION_S, end - time.monotonic())
+        if left < SPARE_S:
+            print(f"{name}: not begun: no time was left", flush=True)
+            continue
+        more = ["--toy"] if a.toy else []
+        command = [
+            sys.executable,
+            __file__,
+            name,
+            "--out",
+            a.out,
+            "--minutes",
+            left / 60,
+            "--alone",
+        ]
+        begin = time.monotonic()
+        try:
+            end_code = subprocess.run(
+                [*map(str, command), *more], timeout=left, check=False
+            ).returncode
+        except subprocess.TimeoutExpired:
+            end_code = "ended after its time"
+        print(f"({name}: {time.monotonic() - begin:.0f} s, exit {end_code})", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("sections", nargs="*", choices=list(SECTIONS), default=list(SECTIONS))
-    parser.add_argument("--most", type=int, default=65_536, help="documents of the largest batch")
-    parser.add_argument("--topics", type=int, nargs="+", default=[100, 1_000])
+    parser.add_argument("sections", nargs="*", help=f"of {', '.join(SECTIONS)}; none: all")
+    parser.add_argument("--out", type=Path, required=True, help="folder of figures and programs")
+    parser.add_argument("--minutes", type=float, default=14.0, help="for all sections")
+    parser.add_argument("--toy", action="store_true", help="small sizes")
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     a = parser.parse_args()
-    for name in a.sections:
-        began = time.perf_counter()
-        print(f"\n## {name}\n", flush=True)
-        SECTIONS[name](a)
-        print(f"({name}: {time.perf_counter() - began:.0f} s)", flush=True)
+    unknown = set(a.sections) - SECTIONS.keys()
+    if unknown:
+        parser.error(f"no section {', '.join(sorted(unknown))}: {', '.join(SECTIONS)}")
+    a.sections = a.sections or list(SECTIONS)
+    a.out.mkdir(parents=True, exist_ok=True)
+    if a.alone:
+        run_section(a)
+    else:
+        run_sections(a)
 
 
 if __name__ == "__main__":
