@@ -20,7 +20,7 @@ an algorithm: auto (chooses), grow (finds the number of components), cavi, em, m
   ssvi, ssvi_a, sgrld, pg_svi; of any density ngvi, bam, advi, bbvi, dadvi; of networks aevb
 its choices: compose, estimand, estimator, update, estep, expectation, guides, step_size, messages,
   objective, learn, Algorithm, State, Info, Result
-topics after a fit: edit_topics (merged, dropped, split), topics.topic_tree
+topics after a fit: edit_topics (merged, dropped, split; topics.topic_tree)
 around it: warm, averaged, over_axis, part_of, whole, topics, scale (many devices)
 a run: fit, Fit, Progress, Status, Minibatch, Documents, data, checkpoint, load, DivergedError,
   ForgottenWarning, SkippedStepsWarning, FarFromPriorWarning

@@ -59,7 +59,7 @@ ManyFamily = Literal[
 AT_ONCE = 1 << 25
 """Numbers that a batch of draws may take in all responses that are computed side by side."""
 MOST_SIDE_BY_SIDE = 256
-ENOUGH_DRAWS = 400.0
+ENOUGH_DRAWS = 250.0
 """Effective draws; with fewer there are more draws."""
 RESPONSE = "_response"
 """The name of the response in the design that all share."""
