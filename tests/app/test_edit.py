@@ -70,6 +70,7 @@ def test_a_run_is_edited_into_another(run, tmp_path, capsys):
     assert len(vi.load(split).topics()) == 4
 
 
+@pytest.mark.slow
 def test_words_of_topics_by_several_orders(run, capsys):
     for order in ("probability", "relevance", "frex", "lift", "score"):
         assert main(["topics", str(run), "--words", order, "--num-words", "3"]) == 0
@@ -80,6 +81,7 @@ def test_words_of_topics_by_several_orders(run, capsys):
     assert said.count("animals") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [
