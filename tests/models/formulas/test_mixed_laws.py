@@ -38,7 +38,7 @@ def test_the_mean_of_a_response_is_that_of_its_draws(name):
 )
 def test_a_prior_without_spread_is_refused(prior):
     usual = {"1|g_sigma": ("half_normal", 2.0), "x": ("normal", 0.0, 1.0)}
-    with pytest.raises(ValueError, match=naming("priors:", "'1.g_sigma'")):
+    with pytest.raises(ValueError, match=naming("priors:", "'1|g_sigma'")):
         merge_priors(usual, {"1|g_sigma": prior})
     with pytest.raises(ValueError, match=naming("priors:", "'x'")):
         merge_priors(usual, {"x": ("normal", 0.0, 0)})
