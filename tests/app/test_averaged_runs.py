@@ -43,6 +43,7 @@ def last_score(folder):
 def test_two_fits_are_the_default_and_answer_together(run, texts):
     config = load_config("lda")
     assert (config.fit.restarts, config.fit.combine) == (2, "average")
+    assert "this model (2 fits, averaged)" in (run / "report.html").read_text()
     loaded = vi.load(run)
     members = loaded.fit.members
     assert len(members) == 2
@@ -76,9 +77,12 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(run, texts):
     assert last_score(run) == last_score(parts)
 
 
-def test_one_fit_is_one_setting_away(texts):
+def test_one_fit_is_one_setting_away(texts, capsys):
     out = texts.parent / "one"
     assert fit(texts, out, "num_epochs=1", "fit.restarts=1") == 0
+    assert "fits are made" not in capsys.readouterr().err
+    assert fit(texts, texts.parent / "two", "num_epochs=1") == 0
+    assert "2 fits are made" in capsys.readouterr().err
     assert vi.load(out).fit.runs is None
     assert len(checkpoint_files(out / "checkpoints")) == 1
 

@@ -31,6 +31,7 @@ def seen(step, stopping=False, **changes):
         "num_words": 10_000,
         "num_groups": 1000,
         "stopping": stopping,
+        "data_place": "",
     }
     return SimpleNamespace(**fields | changes)
 

@@ -30,7 +30,8 @@ QUIET = Curves(NONE, NONE, NONE, NONE, NONE)
 
 
 def seen(train, test, **settings):
-    return SimpleNamespace(data=Data(train, test), settings=SimpleNamespace(**settings))
+    no_fit = SimpleNamespace(runs=None)
+    return SimpleNamespace(data=Data(train, test), settings=SimpleNamespace(**settings), fit=no_fit)
 
 
 def documents(seed):

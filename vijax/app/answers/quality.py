@@ -59,8 +59,19 @@ def quality(
     note = " ".join(warnings) or f"The model is better than {plain.name} by {difference}{times}."
     note += " A nat is a unit of log probability, a factor of 2.72."
     rows: list[list[Any]]
-    rows = [["this model", score.mean], [plain.name, plain.score.mean], ["difference", better.mean]]
+    rows = [
+        [_name_of_model(run), score.mean],
+        [plain.name, plain.score.mean],
+        ["difference", better.mean],
+    ]
     return [blocks.Table(blocks.TITLE_OF_QUALITY, ["held-out score", unit], rows, note)], warnings
+
+
+def _name_of_model(run: Any) -> str:
+    """The name of what was scored: one fit, or several whose predictions are averaged."""
+    if run.fit.runs is None:
+        return "this model"
+    return f"this model ({len(run.fit.members)} fits, averaged)"
 
 
 def _remarks(plain: NoPlain | None, warnings: list[str]) -> list[blocks.Block]:

@@ -118,6 +118,8 @@ def begin(
                 f"Note: {config.listing.name} has no held-out score; data.held_out=0 learns from "
                 "all of the data"
             )
+        if config.fit.use_of_runs == "average":
+            say(f"Note: {AVERAGED.format(number=config.fit.restarts)}")
         try:
             write_beginning(folder, plan)
         except OSError as error:
@@ -298,6 +300,10 @@ def prepare_config(config: Config) -> Config:
     return allow_named_file(dataclasses.replace(config, **sections))
 
 
+AVERAGED = (
+    "{number} fits are made: scores and shares of topics are averages over them, and topics are "
+    "those of the best. fit.restarts=1 makes one, in less time and memory."
+)
 PATHS = {"data": ("path", "vocabulary", "user_features", "item_features"), "model": ("file",)}
 """Settings that are paths."""
 
