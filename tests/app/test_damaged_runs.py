@@ -85,7 +85,9 @@ def follow(message):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     commands = re.findall(r"vijax ((?:resume|fit|transform|report) [^();]*)", message)
     for command in commands:
-        assert main(command.strip().removesuffix(".").split()) == 0
+        words = command.strip().removesuffix(".").split()
+        name = f"runs/again-{len(list(Path().glob('runs/*')))}"  # FOLDER stands for a new one
+        assert main([name if word == "FOLDER" else word for word in words]) == 0
     return commands
 
 

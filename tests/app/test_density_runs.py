@@ -110,7 +110,7 @@ def test_the_table_is_the_posterior_and_the_verdict_is_where_the_user_looks(run,
     assert "Converged. q is close to the posterior" in shown
     assert "Converged. q is close" in (run / "report.html").read_text()
     kinds = [block["title"] for block in json.loads((run / "result.json").read_text())["blocks"]]
-    assert kinds == ["Verdict", "Variables", "Posterior"]
+    assert kinds == ["Verdict", "Variables", "Posterior", "Is it any good?"]
     assert (run / "figures" / "posterior.png").is_file()
 
 

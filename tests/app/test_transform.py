@@ -252,9 +252,9 @@ def test_a_regression_covers_what_it_predicts():
     fit = vi.fit(vi.cavi(vi.models.ard_regression(3)), data, num_steps=50, key=KEY)
     found = ard_regression.transform(seen(fit, settings, train), test, silent)
     inside = (found["low"] < test.y) & (test.y < found["high"])
-    assert 0.9 < inside.mean() < 0.99
+    assert 0.85 < inside.mean() < 0.95
     assert np.sqrt(np.mean((found["prediction"] - test.y) ** 2)) < 1.1
-    np.testing.assert_allclose((found["high"] - found["low"]).mean(), 2 * 1.96 * 1.0, rtol=0.1)
+    np.testing.assert_allclose((found["high"] - found["low"]).mean(), 2 * 1.645 * 1.0, rtol=0.1)
 
 
 def test_expectations_of_columns_are_in_their_units():

@@ -393,8 +393,11 @@ def test_every_door_reads_integers_as_numbers(door, made):
     floats = DOORS[door](made, PIXELS[:, 0].astype(np.float32))
     for dtype in (np.uint8, np.int64):
         found = DOORS[door](made, PIXELS[:, 0].astype(dtype))
+        # Batches of one's own loader become floats within the program, which is another one for
+        # each type and rounds in another order: half a digit of float32.
+        rounding = 2e-7 if door == "loader" else 0
         for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(floats), strict=True):
-            np.testing.assert_array_equal(one, other, err_msg=str(dtype))
+            np.testing.assert_allclose(one, other, rtol=rounding, err_msg=str(dtype))
 
 
 # --- what does not fit ----------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def check_numbers(data: PyTree) -> None:
 
 
 def _scalars_text(data: PyTree) -> str:
-    """What data are that hold single numbers where arrays are expected, and what to do."""
+    """A sentence on data that hold single numbers where arrays are expected, and what to do."""
     if isinstance(data, list | tuple):
         return "a list of numbers. Pass numpy.asarray(data)."
     lists = isinstance(data, Mapping) and [

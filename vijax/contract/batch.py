@@ -189,7 +189,7 @@ class Nearby(NamedTuple):
 
 
 class Roughness(Protocol):
-    """What is approximate in a log density: values of the variables at draws, draws leading -> a
+    """The approximations in a log density: values of the variables at draws, draws leading -> a
     sentence."""
 
     @property

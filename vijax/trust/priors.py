@@ -1,4 +1,4 @@
-"""How far the priors of a regression by a formula move its estimates, by importance weights.
+"""Moves of the estimates of a regression by its priors, by importance weights.
 
 With w(theta_s) = wide(theta_s) / prior(theta_s) at draws of the posterior, the weighted draws are
 of the posterior under the wide prior (Kallioinen, Paananen, Buerkner and Vehtari 2024, "Detecting
@@ -41,7 +41,7 @@ SCALES = {
 
 
 class Influence(NamedTuple):
-    """How far one prior moves the estimate of its unknown.
+    """The move of an estimate by the prior of its unknown.
 
     Attributes:
       name: the unknown; intercepts and cutpoints are taken at the means of all columns.
@@ -67,7 +67,7 @@ class Influence(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class PriorInfluence:
-    """How far the priors of a regression move its estimates.
+    """The moves of the estimates of a regression by its priors.
 
     Attributes:
       influences: the unknowns whose priors have a scale.
@@ -89,7 +89,7 @@ class PriorInfluence:
         return tuple(row for row in self.influences if not row.is_reliable)
 
     def sentences(self) -> list[str]:
-        """What the priors moved, in words; one sentence where they moved nothing.
+        """The moves by the priors, in words; one sentence where they moved nothing.
 
         >>> row = Influence("x", ("normal", 0.0, 1.0), 1.5, 0.4, 1.79, -0.72, 0.2, True)
         >>> print(PriorInfluence((row,), ()).sentences()[0])
@@ -168,7 +168,7 @@ def widen(prior: Prior) -> Prior | None:
 
 
 def prior_influence(fit: Any, *, key: PRNGKeyArray, num_draws: int = 4000) -> PriorInfluence:
-    """How far each prior of a fit of `vijax.glmm` moves the estimate of its unknown.
+    """The move of each estimate of a fit of `vijax.glmm` by the prior of its unknown.
 
     Args:
       fit: the fit.

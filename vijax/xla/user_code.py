@@ -102,8 +102,10 @@ def same_function(digest: str, function: Any) -> bool:
     return not digest.startswith(f"{_VERSION}:") or digest == function_digest(function)
 
 
-ABOUT_CLASSES = "__module__", "__qualname__", "__doc__", "__dict__", "__weakref__"
-"""Entries of classes that are not code."""
+def _is_code(name: str, entry: Any) -> bool:
+    """False for entries of a class that say where and how it was written, such as its first
+    line."""
+    return not name.startswith("__") or isinstance(entry, types.FunctionType)
 
 
 class _Digest:
@@ -171,7 +173,7 @@ class _Digest:
         for parent in x.__mro__:
             if is_users(parent.__module__):
                 entries = vars(parent)
-                names = [name for name in entries if name not in ABOUT_CLASSES]
+                names = [name for name, entry in entries.items() if _is_code(name, entry)]
                 self._add_several([*names, *(entries[name] for name in names)])
 
     def _add_function(self, x: types.FunctionType) -> None:

@@ -20,7 +20,7 @@ from vijax.files import own_folder
 
 
 class ManyRequest(NamedTuple):
-    """What is fitted; `vijax many` describes the fields."""
+    """A request; `vijax many` describes the fields."""
 
     formula: str
     responses: str

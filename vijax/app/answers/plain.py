@@ -108,7 +108,7 @@ def _formula_name(model: Glmm) -> str:
 
 
 def known_rows(model: Glmm, frame: Frame) -> KnownRows:
-    """What is known of the rows of a frame beside their columns."""
+    """Facts on the rows of a frame beside their columns."""
     return KnownRows.from_design(model.design, frame.weights, frame.table)
 
 
@@ -168,7 +168,7 @@ def _column_alternative(run: FittedRun, score: RowScore) -> Plain | NoPlain:
 
 
 def _emission(settings: Any) -> tuple[str, float | None]:
-    """What a component emits, and the number above which entries count as 1."""
+    """The emission of a component, and the number above which entries count as 1."""
     observed = getattr(settings, "observed", None)
     if observed is not None:
         return observed.name, getattr(observed, "threshold", None)

@@ -202,7 +202,7 @@ def _correlations(
 
 
 def manner(settings: Any) -> Manner | None:
-    """How to standardise columns: one noise for all columns needs one scale, and factors without
+    """Standardisation of columns: one noise for all columns needs one scale, and factors without
     means need columns about zero, which stay."""
     if not settings.intercept:
         return None

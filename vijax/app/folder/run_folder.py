@@ -237,7 +237,7 @@ def latest_checkpoint(
 
 
 def noted_settings(folder: Path, config: Config) -> dict[str, Any]:
-    """What a checkpoint records of its run: the settings, and the checksums of the data."""
+    """Records of a checkpoint on its run: the settings, and the checksums of the data."""
     return {**flatten(config), DATA_CHECKSUMS: _checksums_of_data(folder)}
 
 

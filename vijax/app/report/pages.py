@@ -220,7 +220,7 @@ def _facts(run: Run) -> dict[str, str]:
 
 
 def _next_steps(run: Run) -> list[tuple[str, str]]:
-    """What can be done with a run, and the commands."""
+    """The next things to do with a run, and the commands."""
     if _unfinished_note(run):
         return []
     folder = shlex.quote(str(run.folder))

@@ -144,7 +144,7 @@ LONE_CARD = '<section class="card wide lone"'
 
 
 def _next_steps(steps: Sequence[tuple[str, str]]) -> str:
-    """What can be done next, each with its command."""
+    """The next things to do, each with its command."""
     if not steps:
         return ""
     rows = "".join(

@@ -87,7 +87,7 @@ def local_moments(
 
 # --- draws ----------------------------------------------------------------------------------------
 def rows_drawing(arrange: Any = values, is_scaled: Any = lambda settings: True) -> Drawing:
-    """How models of rows draw: all columns. For the arguments see `Listing` and `Drawing`."""
+    """Drawings of models of rows: all columns. For the arguments see `Listing` and `Drawing`."""
 
     def draw(
         run: FittedRun, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any
@@ -108,7 +108,7 @@ def _targets(
 def sequences_drawing(
     arrange: Any = padded_sequences, is_scaled: Any = lambda settings: True
 ) -> Drawing:
-    """How models of sequences draw: all columns of each step."""
+    """Drawings of models of sequences: all columns of each step."""
 
     def draw(
         run: FittedRun, table: Any, key: PRNGKeyArray, num_draws: int, groups: Any

@@ -38,7 +38,7 @@ EDITED = ("lda", "hdp")
 
 
 class TopicEdits(NamedTuple):
-    """What is asked of the topics, by their numbers before the edit, as `edit_topics` takes it; and
+    """A request about topics, by their numbers before the edit, as `edit_topics` takes it; and
     their names, "3: sport"."""
 
     merge: Sequence[Sequence[int]] = ()

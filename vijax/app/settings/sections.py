@@ -445,7 +445,7 @@ class FitConfig:
 
     @property
     def use_of_runs(self) -> Literal["best", "average"]:
-        """What the runs are for, as `vijax.fit(combine=)` takes it: one alone is the best."""
+        """The use of the runs, as `vijax.fit(combine=)` takes it: one alone is the best."""
         if self.restarts == 1:
             return "best"
         return self.combine

@@ -125,7 +125,7 @@ class FittedRun(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """How a model draws tables."""
+    """The way in which a model draws tables."""
 
     # (`FittedRun`, table, key, number of draws, "new" or "same" groups) -> (draws, rows, columns),
     # with rows in the order of the table

@@ -222,7 +222,7 @@ def _notes_of_rows(config: Any, data: Data) -> list[str]:
 
 
 def standardising_manner(section: TableData) -> Manner | None:
-    """How to standardise the columns; None leaves them unchanged."""
+    """Standardisation of the columns; None leaves them unchanged."""
     if not section.standardise:
         return None
     if section.standardise is True:

@@ -1,4 +1,4 @@
-"""What responses say of each other: a law of one coefficient across responses, and rates of false
+"""Responses beside each other: a law of one coefficient across responses, and rates of false
 signs.
 
 The estimates m_r have standard errors s_r. The coefficients b_r are drawn from a mixture of a point

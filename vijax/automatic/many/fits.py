@@ -128,7 +128,7 @@ class SignTable:
         return format_number(float(value), float(columns["sd"][i]))
 
     def sentences(self) -> list[str]:
-        """What the table says, in words."""
+        """The table in words."""
         number = len(self.sure_signs(0.05))
         law = self.shared
         widest = float(np.sqrt(law.shares @ law.spreads**2 / max(law.shares.sum(), 1e-300)))
@@ -201,7 +201,7 @@ class ManyFits:
 
     @property
     def verdict(self) -> str:
-        """Whether to trust the fits, in plain words."""
+        """The verdict on the fits, in plain words."""
         usable = self.usable
         left_out = [name for name, text in zip(self.responses, self.obstacles, strict=True) if text]
         failed = [
@@ -227,7 +227,7 @@ class ManyFits:
         return " ".join(lines)
 
     def response_verdict(self, response: str) -> str:
-        """Whether to trust the fit of one response."""
+        """The verdict on the fit of one response."""
         i = self._place(response)
         if self.obstacles[i]:
             return f"Not fitted: {self.obstacles[i]}"

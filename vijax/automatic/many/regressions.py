@@ -59,7 +59,7 @@ ManyFamily = Literal[
 AT_ONCE = 1 << 25
 """Numbers that a batch of draws may take in all responses that are computed side by side."""
 MOST_SIDE_BY_SIDE = 256
-ENOUGH_DRAWS = 250.0
+ENOUGH_DRAWS = 400.0
 """Effective draws; with fewer there are more draws."""
 RESPONSE = "_response"
 """The name of the response in the design that all share."""
@@ -225,7 +225,7 @@ def _own_design(task: Task, r: int) -> tuple[Design, np.ndarray]:
 
 
 class _CommonForm(NamedTuple):
-    """What is the same for all responses."""
+    """The part that is the same for all responses."""
 
     form: Form
     effects: tuple[Effects, ...]  # in the units of all rows
@@ -344,7 +344,7 @@ def _scatter(x: np.ndarray, places: Sequence[int], size: int) -> np.ndarray:
 
 
 def _integrals_sentence(task: Task) -> str:
-    """What is approximate in the integrals over groups, in words; "" where nothing is."""
+    """The approximations in the integrals over groups, in words; "" where nothing is."""
     if not task.design.rows.z and not task.design.smooths:
         return ""
     if task.law.name == "gaussian":

@@ -59,7 +59,7 @@ Decimal = Literal[".", ","]
 
 
 class Dialect(NamedTuple):
-    """How a table is written as a file.
+    """The way in which a table is written as a file.
 
     Attributes:
       encoding: encoding of text; a byte order mark of UTF-16 or UTF-32 goes before "utf-8".

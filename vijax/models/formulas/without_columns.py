@@ -38,7 +38,7 @@ LEAST_COUNT = 0.01
 
 
 class KnownRows(NamedTuple):
-    """What is known of rows beside their columns.
+    """Facts on rows beside their columns.
 
     Attributes:
       y: responses, (N,).
@@ -180,7 +180,7 @@ def fit_without_columns(
 def _start(
     law: Law, rows: KnownRows, names: tuple[str, ...], categories: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where the search starts, and the units of its steps."""
+    """The start of the search, and the units of its steps."""
     levels = _first_levels(law, rows, categories)
     first = {name: level for name, (level, _) in LINKED.items()}
     units = np.ones(len(levels))

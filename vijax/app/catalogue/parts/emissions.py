@@ -57,7 +57,7 @@ def make(config: Any, num_components: int, dim: int) -> Emission:
 
 
 def manner(settings: Any) -> Manner | None:
-    """How to standardise columns for the emission of [model]: Gaussian emissions have priors of one
+    """Standardisation of columns for the emission of [model]: Gaussian emissions have priors of one
     place and scale. A variance shared by all columns needs one scale for all; a variance of 1 needs
     none. Columns stay unchanged if the place or scale of the prior is set."""
     config = settings.emission

@@ -238,7 +238,7 @@ SOURCE = TABLES._replace(check=check)
 
 
 def manner(settings: Any) -> Manner | None:
-    """How to standardise columns: only for a Gaussian law with learnt noise, and not for images."""
+    """Standardisation of columns: only for a Gaussian law with learnt noise, and not for images."""
     if learns_noise(settings) and not settings.image:
         return "each"
     return None

@@ -228,7 +228,7 @@ class _Newton:
         return b, self.curvature.solve(of_v) - self._moves @ b
 
     def follow(self, b: np.ndarray) -> np.ndarray:
-        """How the effects move with b."""
+        """Derivatives of the effects by b."""
         return -self._moves @ b
 
 

@@ -1,4 +1,4 @@
-"""How far off the integrals over effects are: finer ones at draws of a fit, and what they move.
+"""Errors of the integrals over effects: finer ones at draws of a fit, and what they move.
 
 With e(theta) the log likelihood by finer integrals less that of the density, draws of its posterior
 with weights exp(e) are of the posterior by finer integrals. For one factor these are quadrature
@@ -114,7 +114,7 @@ class FinerIntegrals:
 def shift_sentence(
     finer: FinerIntegrals, errors: Float[np.ndarray, " S"], named: Mapping[str, np.ndarray]
 ) -> str:
-    """What finer integrals move, in words."""
+    """The moves by finer integrals, in words."""
     rough, fine, remedy = finer.words
     begin = f"Integrals over effects of groups are {rough}; by {fine}"
     weights = np.exp(errors - errors.max())
