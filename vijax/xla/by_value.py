@@ -226,7 +226,7 @@ def _digests(args: tuple, kwargs: dict) -> list[str]:
 
 
 def _functions(args: tuple, kwargs: dict) -> list[Any]:
-    """The functions with a name among the arguments of a call."""
+    """The functions among the arguments of a call."""
     leaves = jax.tree.leaves((args, kwargs))
     return [leaf for leaf in leaves if is_function(leaf) or hasattr(leaf, "__wrapped__")]
 

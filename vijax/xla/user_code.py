@@ -84,7 +84,8 @@ def function_digest(function: Any) -> str:
     that it reads, and the functions of the user that it calls. Names of local variables, comments
     and docstrings do not count; nor do objects of other types, such as a logger.
 
-    It starts with the version of Python, whose instructions it digests.
+    It starts with the version of Python, whose instructions it digests. "" where something that
+    the function reads cannot be read by this, such as an object that makes new ones for ever.
 
     >>> function_digest(lambda x: x + 1) == function_digest(lambda y: y + 1)
     True
@@ -92,14 +93,19 @@ def function_digest(function: Any) -> str:
     False
     """
     digest = _Digest()
-    digest.add(function)
+    try:
+        digest.add(function)
+    except Exception:  # an object of the user's may raise any error
+        return ""
     return f"{_VERSION}:{digest.hexdigest()}"
 
 
 def same_function(digest: str, function: Any) -> bool:
     """False where a function computes something else than the one of the digest. True where that
-    is unknown, because the digest is of another version of Python."""
-    return not digest.startswith(f"{_VERSION}:") or digest == function_digest(function)
+    is unknown: the digest is of another version of Python, or one of the two is empty."""
+    if not digest.startswith(f"{_VERSION}:"):
+        return True
+    return function_digest(function) in (digest, "")
 
 
 def _is_code(name: str, entry: Any) -> bool:
@@ -138,6 +144,8 @@ class _Digest:
             self._add_array(x)
         elif type(x) in (list, tuple):
             self._add_several(x)
+        elif type(x) in (set, frozenset):
+            self._add_several(sorted(map(repr, x)))
         elif type(x) is dict:
             self._add_several([*x, *x.values()])
         elif isinstance(x, type):

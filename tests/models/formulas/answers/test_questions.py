@@ -377,7 +377,7 @@ def test_marginal_means_over_rows_set_all_rows_to_each_level():
     model = vi.glmm("y ~ x + h + one", TABLE)
     draws = drawn(model)
     rows = {name: TABLE[name][TABLE["h"] != "c"] for name in ("x", "h", "one")}
-    for newdata, table in ((rows, rows), ("rows", TABLE)):
+    for newdata, table in ((rows, rows), ("rows", TABLE), (None, TABLE)):
         answer = model.marginal_means(draws, "one", key=KEY, newdata=newdata)
         column = lambda name: draws.named[name][:, None]
         eta = column("Intercept") + column("x") * table["x"]

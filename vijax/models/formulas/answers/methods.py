@@ -183,10 +183,12 @@ class Answers:
         num_draws: int = 1000,
     ) -> AnswerTable:
         """Means by levels of columns, over a balanced grid of the levels of all others (Searle,
-        Speed and Milliken 1980); numbers are at their means. With rows as `newdata` all rows are
-        set to each level, so that levels are compared on equal rows; means of the rows as they are,
-        `predictions(by=)` has. `pairwise()` of the table has the contrasts. `scale="link"` with
+        Speed and Milliken 1980); numbers are at their means. With rows as `newdata` (None: those of
+        training) all rows are set to each level, so that levels are compared on equal rows.
+        `predictions(by=)` has the means of rows as they are. `pairwise()` of the table has the contrasts. `scale="link"` with
         `groups="zero"` has the numbers of emmeans before it transforms them back."""
+        if newdata is None:
+            newdata = "rows"
         at = questions.all_levels(self, columns, newdata, at)
         request = Request(newdata, at, columns, None, groups, scale, level)
         draws, key_new = _draws_and_key(self, fit, key, num_draws)
