@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy import optimize, special, stats
 
+from tests.naming import naming
 from vijax.data.schema.typed_columns import typed_table
-from vijax.models.formulas import formula
+from vijax.models.formulas import formula, without_columns
 from vijax.models.formulas.laws import LAWS
 from vijax.models.formulas.without_columns import KnownRows, fit_without_columns
 
@@ -228,3 +229,30 @@ def test_parameters_with_formulas_are_constant_but_keep_their_offsets():
 def test_responses_without_a_largest_likelihood_have_a_finite_one(name, y):
     plain = fit_without_columns(LAWS[name], known(y))
     assert np.isfinite(plain.log_lik(known(np.array([0.0, 1.0])))).all()
+
+
+def test_rows_without_weight_and_responses_that_the_law_forbids_are_refused():
+    with pytest.raises(ValueError, match=naming("rows:", "weight")):
+        fit_without_columns(LAWS["poisson"], known(COUNTS, weights=np.zeros(N)))
+    with pytest.raises(ValueError, match=naming("rows:", "offsets")):
+        fit_without_columns(LAWS["poisson"], known(COUNTS, offset=np.full(N, np.nan)))
+
+
+def test_a_law_is_compiled_once_and_its_search_ends_by_itself(monkeypatch):
+    """Other rows of equal number are arguments; the search went on below rounding."""
+    traces, searches = [], []
+    row_log_prob, minimize = without_columns._row_log_prob, optimize.minimize
+    monkeypatch.setattr(
+        without_columns, "_row_log_prob", lambda *args: traces.append(1) or row_log_prob(*args)
+    )
+    monkeypatch.setattr(
+        optimize,
+        "minimize",
+        lambda *args, **more: searches.append(minimize(*args, **more)) or searches[-1],
+    )
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        rows = known(rng.negative_binomial(2, 0.3, 777))
+        fit_without_columns(LAWS["negativebinomial"], rows)
+    assert len(traces) <= 1
+    assert all(search.success and search.nfev < 20 for search in searches)

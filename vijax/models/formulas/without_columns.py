@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -20,21 +20,24 @@ import numpy as np
 from jaxtyping import Float
 from scipy import optimize
 
+from vijax.checks import require
 from vijax.data.formulas.row_statistics import mean_and_spread
 from vijax.models.formulas.form.links import inverse_link
 from vijax.models.formulas.formula import Design
 from vijax.models.formulas.laws import Law, partly_known
 from vijax.models.formulas.observation import Facts
 from vijax.models.formulas.priors import LINKED
+from vijax.xla.compiler import cached_program, once_jit
 from vijax.xla.precision import enable_x64
 
 PENALTY = 0.01
 """Root of the precision of the normal penalty about the start, which keeps the search finite where
 the likelihood has no largest value: shares of 0 and 1, a t law of normal errors."""
-
-
 LEAST_COUNT = 0.01
 """Rows of a category at the start, at least."""
+GRADIENT = 1e-8
+"""Slope of the mean log likelihood at which the search ends. Rounding hides smaller ones: the
+search would go on without a gain."""
 
 
 class KnownRows(NamedTuple):
@@ -144,7 +147,7 @@ def fit_without_columns(
       categories: the number of categories of the response.
 
     Raises:
-      ValueError: no likelihood of the rows is finite.
+      ValueError: no row has a positive weight, or no likelihood of the rows is finite.
 
     >>> from vijax.models.formulas.laws import LAWS
     >>> rows = KnownRows.from_numbers([1, 2, 3, 6])
@@ -153,28 +156,34 @@ def fit_without_columns(
     [3. 3. 3. 3.]
     """
     rows = rows.drop_weightless()
+    require(len(rows.y) > 0, "rows", "a row of positive weight", "none")
     if names is None:
         names = law.aux
     names = tuple(name for name in names if name != "threshold")
     centre, unit = _start(law, rows, names, categories)
     with enable_x64(True):
-        data = jax.tree.map(jnp.asarray, rows.arguments)
-        weights = jnp.asarray(rows.weights)
-        total = float(rows.weights.sum())
-
-        def loss(point: Any) -> Any:
-            density = functools.partial(_row_log_prob, law, names, centre + unit * point)
-            log_lik = jnp.sum(weights * jax.vmap(density)(data))
-            return (0.5 * jnp.sum((PENALTY * point) ** 2) - log_lik) / total
-
-        program = jax.jit(jax.value_and_grad(loss))
-        read = lambda point: tuple(np.asarray(part, float) for part in program(point))
-        options = {"gtol": 1e-9, "maxiter": 500}
+        make_program = functools.partial(_loss_program, names)
+        program = cached_program(law, ("loss without columns", names), make_program)
+        data = jax.tree.map(jnp.asarray, (centre, unit, rows.arguments, rows.weights))
+        read = lambda point: tuple(np.asarray(part, float) for part in program(point, *data))
+        options = {"gtol": GRADIENT, "maxiter": 500}
         start = np.zeros(len(centre))
         best = optimize.minimize(read, start, jac=True, method="BFGS", options=options)
-    if not math.isfinite(best.fun):
-        raise ValueError(f"the {law.name} law without columns has no finite likelihood of the rows")
+    expected = f"responses that the {law.name} law allows, and finite offsets and weights"
+    require(np.isfinite(best.fun), "rows", expected, f"a log likelihood of {-best.fun}")
     return WithoutColumns(law, names, centre, unit, best.x)
+
+
+def _loss_program(names: tuple[str, ...], law: Callable[[], Any]) -> Callable[..., Any]:
+    """(point, centre, unit, data, weights) -> the loss and its gradient. The data are arguments:
+    constants of a program would be compiled anew for other rows."""
+
+    def loss(point: Any, centre: Any, unit: Any, data: Any, weights: Any) -> Any:
+        density = functools.partial(_row_log_prob, law(), names, centre + unit * point)
+        log_lik = jnp.sum(weights * jax.vmap(density)(data))
+        return (0.5 * jnp.sum((PENALTY * point) ** 2) - log_lik) / jnp.sum(weights)
+
+    return once_jit(jax.value_and_grad(loss))
 
 
 def _start(
