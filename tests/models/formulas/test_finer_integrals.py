@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import integrate, stats
 from scipy.special import expit, logsumexp
 
 import vijax as vi
@@ -79,16 +80,84 @@ def test_integrals_along_each_effect_are_near_the_sum_over_a_grid():
         assert abs(errors[s] - (exact - rough)) < 0.4 * abs(exact - rough)
 
 
-def test_effects_beyond_quadrature_are_integrated_along_axes():
-    """Of independent effects the sum is exact: five slopes, each with rows of its own."""
-    model = vi.glmm(
-        "y ~ x + (0 + x + I(x**2) + I(x**3) + I(x**4) + I(x**5) || g)", TABLE, "bernoulli"
+def laplace_error(y, a, sd):
+    """The log integral over one effect by SciPy, less Laplace's approximation by Newton's method."""
+    log_joint = lambda v: (
+        np.sum(y * (a + sd * v) - np.logaddexp(0, a + sd * v)) + stats.norm.logpdf(v)
     )
+    exact, _ = integrate.quad(lambda v: np.exp(log_joint(v)), -9, 9, epsabs=1e-13)
+    v = 0.0
+    for _ in range(50):
+        p = expit(a + sd * v)
+        curvature = 1 + sd**2 * len(y) * p * (1 - p)
+        v += (sd * np.sum(y - p) - v) / curvature
+    return np.log(exact) - log_joint(v) - 0.5 * np.log(2 * np.pi / curvature)
+
+
+def test_effects_beyond_quadrature_are_integrated_along_axes():
+    """Of independent effects the sum is exact: five a group, each with rows of its own."""
+    g, kind = np.repeat(np.arange(4), 15), np.tile(np.repeat(np.arange(5), 3), 4)
+    y = (RNG.random(60) < 0.6).astype(float)
+    codes = {f"is_{i}": 1.0 * (kind == i) for i in range(5)}
+    effects = " + ".join(codes)
+    table = {"y": y, "g": g, **codes}
+    model = vi.glmm(f"y ~ 1 + (0 + {effects} || g)", table, "bernoulli")
     finer = model.form.roughness
     assert finer.finer_nodes == 0
-    assert finer.num_draws > 24
-    errors = finer.errors(values_at(model, np.zeros((3, model.log_density.variables.dim))))
-    assert np.isfinite(errors).all()
+    assert finer.num_draws == 128
+    coordinates = np.full((1, model.log_density.variables.dim), 0.7)
+    values = values_at(model, coordinates)
+    named = {name: float(x[0]) for name, x in jax.vmap(finer.form.named)(values).items()}
+    expected = sum(
+        laplace_error(y[(g == j) & (kind == i)], named["Intercept"], named[f"is_{i}|g_sigma"])
+        for j in range(4)
+        for i in range(5)
+    )
+    assert abs(expected) > 0.1
+    assert finer.errors(values)[0] == pytest.approx(expected, rel=0.02)
+
+
+def test_errors_are_of_the_density_that_is_fitted_where_sigma_has_effects():
+    """Far from a mode Newton's steps need the curvature of the density, or end elsewhere."""
+    table = {"y": RNG.normal(size=24), "x": X[:24], "g": np.arange(24) % 4}
+    texts = ["sigma ~ x + (1 | g)"]
+    rough = vi.glmm("y ~ x + (1 | g)", table, formulas=texts, nodes=1)
+    fine = vi.glmm("y ~ x + (1 | g)", table, formulas=texts, nodes=11)
+    rng = np.random.default_rng(0)
+    values = values_at(rough, rng.normal(size=(200, rough.log_density.variables.dim)))
+    total = lambda form: (
+        lambda v: jnp.sum(jax.vmap(lambda rows: log_lik(form, v, rows))(dict(rough.data)))
+    )
+    by_nodes = [jax.jit(jax.vmap(total(model.density_form)))(values) for model in (rough, fine)]
+    expected = np.asarray(by_nodes[1] - by_nodes[0])
+    errors = rough.form.roughness.errors(values)
+    assert rough.form.roughness.finer_nodes == 11
+    np.testing.assert_allclose(errors, expected, atol=0.02, rtol=1e-3)
+
+
+def test_programs_are_compiled_once_for_equal_densities():
+    model = vi.glmm("y ~ x + (1 | g)", TABLE, "bernoulli", nodes=1)
+    finer = model.form.roughness
+    values = values_at(model, np.zeros((2, 3)))
+    finer.errors(values)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax.lax, "map", None)  # a program that is traced again would fail
+        finer.errors(values)
+
+
+def test_too_few_draws_for_the_work_are_none():
+    """One draw has no sd: it was said that no estimate moves."""
+    model = vi.glmm("y ~ x + (1 | g)", TABLE, "bernoulli", nodes=1)
+    for rows, number in ((1_000_000, 0), (400_000, 26), (10_000, 128)):
+        data = {**model.data, "weight": np.broadcast_to(1.0, rows)}
+        assert FinerIntegrals(model.density_form, data).num_draws == number
+
+
+def test_integrals_that_are_no_numbers_are_told():
+    model = vi.glmm("y ~ x + (1 | g)", TABLE, "bernoulli", nodes=1)
+    errors = np.array([0.1, np.nan, -np.inf])
+    said = shift_sentence(model.form.roughness, errors, {"x": np.arange(3.0)})
+    assert "no numbers at 2 of 3 draws" in said
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def quadrature(
     if b.shape[-1] == 0:
         return jnp.sum(log_lik(parameters, a))
     mode, factor = find_mode(log_lik, parameters, a, b, may_be_convex)
-    places, log_weights = _grid(nodes, b.shape[-1])
+    places, log_weights = product_grid(nodes, b.shape[-1])
     v = mode[None] + jax.vmap(lambda t: backward(factor, t))(jnp.asarray(places, b.dtype))
     log_joint = jax.vmap(lambda v: joint(log_lik, parameters, a, b, v))(v)
     return jax.nn.logsumexp(log_joint + jnp.asarray(log_weights, b.dtype)) - _log_det(factor)
@@ -219,7 +219,7 @@ def climb(value: Callable, slopes: Callable, solve: Callable, promise: Callable,
     return jax.lax.while_loop(is_unfinished, step, start_state)[0]
 
 
-def _grid(nodes: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
+def product_grid(nodes: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
     """Points t and log weights of a product rule for integrals of f(t) dt."""
     t, w = np.polynomial.hermite_e.hermegauss(nodes)
     places = np.array(list(itertools.product(t, repeat=dim)))

@@ -47,4 +47,4 @@ def columns_of_all_factors(
         for i in range(len(form.terms))
     ]
     counts = tuple(term.groups for term in form.terms)
-    return crossed.all_columns(columns, rows, counts, bool(form.parameters))
+    return crossed.all_columns(columns, rows, counts, form.may_be_convex)

@@ -9,7 +9,7 @@ from Laplace's is exact where effects of different groups are independent given 
 from __future__ import annotations
 
 import dataclasses
-import math
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -26,7 +26,7 @@ from vijax.models.formulas.form.effect_columns import (
 from vijax.models.formulas.form.form import Form, FormFunction
 from vijax.models.formulas.form.likelihood import eta_without_effects, row_log_liks
 from vijax.numerals import format_number
-from vijax.xla.compiler import quick_jit
+from vijax.xla.compiler import cached_program, quick_jit
 
 FINER = {1: 25, 2: 11, 3: 7, 4: 5}
 """Nodes a dimension of the finer quadrature, by the number of effects of a group."""
@@ -35,7 +35,7 @@ FINE = 7
 ALONG = 11
 """Nodes of integrals along one effect."""
 MOST_DRAWS, FEWEST_DRAWS = 128, 24
-"""Draws at which integrals are compared."""
+"""Draws at which integrals are compared; with fewer nothing is."""
 MOST_WORK = 1 << 28
 """Most evaluations of a row."""
 LARGE = 0.2
@@ -64,7 +64,10 @@ class FinerIntegrals:
         if not self.are_rough:
             return 0
         rows = np.asarray(self.data["weight"]).size
-        return int(min(MOST_DRAWS, MOST_WORK // max(rows * self._evaluations(), 1)))
+        number = int(min(MOST_DRAWS, MOST_WORK // max(rows * self._evaluations(), 1)))
+        if number < FEWEST_DRAWS:
+            return 0
+        return number
 
     @property
     def are_rough(self) -> bool:
@@ -90,7 +93,9 @@ class FinerIntegrals:
 
     def errors(self, values: Mapping[str, Any]) -> Float[np.ndarray, " S"]:
         """The log likelihood by finer integrals less that of the form, at draws of the unknowns."""
-        return np.asarray(_errors(self.form, self.finer_nodes)(dict(values), dict(self.data)))
+        make_program = functools.partial(_errors_program, self.finer_nodes)
+        program = cached_program(self.form, ("finer integrals", self.finer_nodes), make_program)
+        return np.asarray(program(dict(values), dict(self.data)))
 
     def __call__(self, values: Mapping[str, Any]) -> str:
         """The sentence."""
@@ -117,6 +122,10 @@ def shift_sentence(
     """The moves by finer integrals, in words."""
     rough, fine, remedy = finer.words
     begin = f"Integrals over effects of groups are {rough}; by {fine}"
+    num_failures = int(np.sum(~np.isfinite(errors)))
+    if num_failures:
+        number = f"{num_failures} of {len(errors)} draws"
+        return f"{begin} they are no numbers at {number}, so that nothing is compared."
     weights = np.exp(errors - errors.max())
     weights /= weights.sum()
     effective = 1 / float(weights @ weights)
@@ -146,40 +155,49 @@ def shift_sentence(
     return f"{begin} {', '.join(texts)}{addition}. {remedy}".rstrip()
 
 
-def _errors(form: Form, nodes: int) -> Callable[..., Any]:
+def _errors_program(nodes: int, form: Callable[[], Any]) -> Callable[..., Any]:
     """(values, data) -> the differences of log likelihoods, one draw after another."""
-    row_function = FormFunction(form, row_log_liks)
-
-    def group_error(values: Any, rows: Any) -> Array:
-        a = eta_without_effects(form, values, rows)
-        aux = form.aux(values)
-        if len(form.terms) > 1:
-            z = columns_of_all_factors(form, values, rows)
-            return _along_all(row_function, (aux, rows), a, z)
-        b = columns_of_one_factor(form, values, rows)
-        if not nodes:
-            return _along_each(row_function, (aux, rows), a, b)
-        fine = integrals.quadrature(row_function, (aux, rows), a, b, nodes)
-        return fine - integrals.quadrature(row_function, (aux, rows), a, b, form.nodes)
 
     def errors(values: Any, data: Any) -> Array:
+        group_error = functools.partial(_group_error, form(), nodes)
         error_at = lambda values: jnp.sum(jax.vmap(lambda rows: group_error(values, rows))(data))
         return jax.lax.map(error_at, values)
 
     return quick_jit(errors)
 
 
+def _group_error(form: Form, nodes: int, values: Any, rows: Any) -> Array:
+    """The difference of the log likelihoods of a group; of all rows for several factors."""
+    row_function = FormFunction(form, row_log_liks)
+    a = eta_without_effects(form, values, rows)
+    aux = form.aux(values)
+    if len(form.terms) > 1:
+        z = columns_of_all_factors(form, values, rows)
+        return _along_all(row_function, (aux, rows), a, z)
+    b = columns_of_one_factor(form, values, rows)
+    if not nodes:
+        return _along_each(row_function, (aux, rows), a, b, form.may_be_convex)
+    by_nodes = lambda number: integrals.quadrature(
+        row_function, (aux, rows), a, b, number, form.may_be_convex
+    )
+    return by_nodes(nodes) - by_nodes(form.nodes)
+
+
 def _grid() -> tuple[np.ndarray, np.ndarray]:
     """Nodes t and log weights of integrals of exp(f(t)) with f near -t^2 / 2, over the normal."""
-    t, w = np.polynomial.hermite_e.hermegauss(ALONG)
-    return t, np.log(w) + 0.5 * t**2 - 0.5 * math.log(2 * math.pi)
+    t, log_weights = integrals.product_grid(ALONG, 1)
+    return t[:, 0], log_weights - 0.5 * integrals.LOG_2PI
 
 
 def _along_each(
-    log_lik: integrals.LogLik, parameters: Any, a: Array, b: Float[Array, "n *C d"]
+    log_lik: integrals.LogLik,
+    parameters: Any,
+    a: Array,
+    b: Float[Array, "n *C d"],
+    may_be_convex: bool,
 ) -> Array:
     """For effects of one group: integrals along the axes in which the curvature is I."""
-    mode, factor = integrals.find_mode(log_lik, parameters, a, b)
+    mode, factor = integrals.find_mode(log_lik, parameters, a, b, may_be_convex)
     d = b.shape[-1]
     axes = jax.vmap(lambda e: integrals.backward(factor, e))(jnp.eye(d, dtype=b.dtype))
     t, log_weights = _grid()

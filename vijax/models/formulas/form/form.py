@@ -75,6 +75,12 @@ class Form:
         return self.law == "gaussian" and not self.parameters and not self.facts
 
     @property
+    def may_be_convex(self) -> bool:
+        """True if the log likelihood of a row may be convex in its predictors: those of a parameter
+        are among them."""
+        return bool(self.parameters)
+
+    @property
     def terms(self) -> tuple[Effects, ...]:
         """All effects that are integrated out, in the order of z0, z1, ... of the rows. Smooth
         terms come after the first grouping factor, whose groups have blocks of their own."""

@@ -113,8 +113,7 @@ def log_lik(form: Form, values: Mapping[str, Any], rows: Mapping[str, Any]) -> F
         unit, count = jnp.ones((), a.dtype), jnp.sum(rows["weight"])
         of_scaled = integrals.normal_integral(scaled.r, scaled.b, unit, count)
         return of_scaled - jnp.sum(rows["weight"] * scaled.log_sigmas)
-    may_be_convex = bool(form.parameters)
-    return integrals.quadrature(row_function, (aux, rows), a, b, form.nodes, may_be_convex)
+    return integrals.quadrature(row_function, (aux, rows), a, b, form.nodes, form.may_be_convex)
 
 
 def divide_by_sigmas(
