@@ -1,4 +1,5 @@
-"""A normal law's marginal likelihood near its mode, from few factorisations.
+"""A marginal likelihood near its mode, from few factorisations: that of a normal law, or the
+Laplace approximation of another (`laplace_on_host`), which has n = 0 and sigma = 1.
 
 Its costly parts depend only on the ratios of the sds of effects to the sd of errors (`on_host`):
 these are few, whatever the number of rows, groups and coefficients. In the logarithms phi of the
@@ -122,7 +123,7 @@ class Profile(NamedTuple):
 
 
 class Interpolation(NamedTuple):
-    """The likelihood of a normal law near its mode.
+    """The likelihood near its mode.
 
     Attributes:
       rows: the data of `log_lik`, as one group.
