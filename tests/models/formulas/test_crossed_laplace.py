@@ -105,6 +105,20 @@ def test_as_a_function_of_coefficients_it_has_its_maximum_and_curvature():
     assert profile.log_lik(away, 1.0, 0.0) == pytest.approx(exact, abs=0.03)
 
 
+def test_a_mode_that_is_not_found_ends_no_fit(monkeypatch):
+    model = vi.glmm(f"zero {TWO}", TABLE, "bernoulli")
+    laplace = NearMode(model.density_form).laplace_rows(model.data)
+
+    def fail(*given):
+        raise np.linalg.LinAlgError
+
+    monkeypatch.setattr(laplace, "_search", fail)
+    ratios = np.array([0.7, 0.5])
+    laplace.prepare(ratios)
+    assert laplace.profile(ratios) is None
+    assert laplace.log_lik(np.zeros(2), ratios) == -np.inf
+
+
 def test_products_by_blocks_are_those_of_sparse_matrices(monkeypatch):
     from vijax.models.formulas.effects import laplace_on_host
 

@@ -43,6 +43,9 @@ A_POINT, A_ROW, A_PRODUCT = 5e-3, 5e-7, 3e-11
 DENSE = 100
 """Multiplications of a dense product in the time of one of a sparse product."""
 
+NO_MODE = (np.linalg.LinAlgError, FloatingPointError)
+"""Errors of a search that finds no mode."""
+
 Slopes = Callable[[Float[np.ndarray, " N"]], tuple[float, np.ndarray, np.ndarray]]
 """eta -> (the log likelihood of all rows, g, W)."""
 
@@ -266,7 +269,7 @@ class LaplaceRows:
         self.num_factorisations += 1
         try:
             mode, newton = self._climb(self._last.b, self._last.v, ratios)
-        except (np.linalg.LinAlgError, FloatingPointError):
+        except NO_MODE:
             return None
         self._last, self._newton = mode, newton
         # In units of the curvature the maximum lies at shift / (1 + excess).
@@ -277,8 +280,12 @@ class LaplaceRows:
 
     def prepare(self, ratios: Float[np.ndarray, " P"]) -> None:
         """Finds by how much the maximum in b differs from the mode of b and the effects, and the
-        curvature from that of the mode, at the centre."""
-        mode, newton = self._climb(self._last.b, self._last.v, ratios)
+        curvature from that of the mode, at the centre. Where no mode is found, `profile` says so.
+        """
+        try:
+            mode, newton = self._climb(self._last.b, self._last.v, ratios)
+        except NO_MODE:
+            return
         middle = mode.log_joint - newton.curvature.half_log_det
         directions = linalg.solve_triangular(newton.root.T, np.eye(len(mode.b)))
         shift, excess = np.zeros(len(mode.b)), np.zeros(len(mode.b))
@@ -305,7 +312,7 @@ class LaplaceRows:
             start = start + self._newton.follow(b - self._last.b)
         try:
             mode = self.effect_mode(b, ratios, start)
-        except (np.linalg.LinAlgError, FloatingPointError):
+        except NO_MODE:
             return -math.inf
         return mode.log_joint - Curvature(self.columns, mode.weights, mode.sds).half_log_det
 
