@@ -50,13 +50,19 @@ class Grid(NamedTuple):
     words: str
 
 
+def choose_rows(newdata: Any, at: Mapping[str, Any] | None) -> Any:
+    """`newdata`; for None typical values if there are values in `at`, else the rows of training."""
+    if newdata is None:
+        return WORDS[bool(at)]
+    return newdata
+
+
 def make_grid(model: Any, newdata: Any, at: Mapping[str, Any] | None) -> Grid:
     """The rows of `newdata`, and of `at`, as `Glmm.predictions` describes them."""
     if at is None:
         at = {}
     require(isinstance(at, Mapping), "at", "values by column: {'x': [1, 2]}", type(at).__name__)
-    if newdata is None:
-        newdata = WORDS[bool(at)]
+    newdata = choose_rows(newdata, at)
     is_word = isinstance(newdata, str) and newdata in WORDS
     if is_word and newdata != "rows":
         columns, words = _representative_columns(model, newdata, at)

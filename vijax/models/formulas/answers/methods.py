@@ -10,6 +10,7 @@ from jaxtyping import PRNGKeyArray
 
 from vijax.checks import require
 from vijax.models.formulas.answers import by_group, questions, variance
+from vijax.models.formulas.answers.grid import choose_rows
 from vijax.models.formulas.answers.means import Groups, Scale
 from vijax.models.formulas.answers.questions import Request
 from vijax.models.formulas.answers.table import AnswerTable, Kind
@@ -183,12 +184,12 @@ class Answers:
         num_draws: int = 1000,
     ) -> AnswerTable:
         """Means by levels of columns, over a balanced grid of the levels of all others (Searle,
-        Speed and Milliken 1980); numbers are at their means. With rows as `newdata` (None: those of
-        training) all rows are set to each level, so that levels are compared on equal rows.
-        `predictions(by=)` has the means of rows as they are. `pairwise()` of the table has the contrasts. `scale="link"` with
-        `groups="zero"` has the numbers of emmeans before it transforms them back."""
-        if newdata is None:
-            newdata = "rows"
+        Speed and Milliken 1980); numbers are at their means. With rows as `newdata` all rows are
+        set to each level, so that levels are compared on equal rows; None is the rows of training,
+        or typical rows where `at` has values. `predictions(by=)` has the means of rows as they are.
+        `pairwise()` of the table has the contrasts. `scale="link"` with `groups="zero"` has the
+        numbers of emmeans before it transforms them back."""
+        newdata = choose_rows(newdata, at)
         at = questions.all_levels(self, columns, newdata, at)
         request = Request(newdata, at, columns, None, groups, scale, level)
         draws, key_new = _draws_and_key(self, fit, key, num_draws)
