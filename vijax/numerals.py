@@ -79,3 +79,12 @@ def natural_key(name: str) -> list[tuple[int, float, str]]:
     for number, text in zip(numbers, text_parts[1:], strict=True):
         key += [(0, float(number), number), (1, 0.0, text)]
     return key
+
+
+def name_ends(level: float) -> tuple[str, str]:
+    """Names of the ends of a central interval of this probability.
+
+    >>> name_ends(0.9)
+    ('5 %', '95 %')
+    """
+    return f"{50 * (1 - level):g} %", f"{50 * (1 + level):g} %"

@@ -48,6 +48,35 @@ def test_rows_of_a_file_are_paired_by_the_names_of_samples(files, capsys):
 
 
 @pytest.mark.parametrize(
+    ("header", "first", "said"),
+    [
+        ("gene", "low", "expected numbers in 's23' of genes.csv, got 'low' in line 2"),
+        ("s24", "1", "expected a column of genes.csv for each sample, got none for ['s23']"),
+        ("s23", "1", "first column of genes.csv, got the sample 's23'"),
+    ],
+)
+def test_wrong_rows_are_told(files, capsys, header, first, said):
+    """The first cell of numbers is another; or its sample is; or rows have no names."""
+    lines = (files / "genes.csv").read_text().splitlines()
+    names = lines[0].split(",")
+    names[0] = header
+    if header != "gene":
+        names[1] = "other"
+    cells = lines[1].split(",")
+    cells[1] = first
+    (files / "genes.csv").write_text("\n".join([",".join(names), ",".join(cells), *lines[2:]]))
+    assert main([*SAMPLES, "--by", "sample", "--out", "o"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_columns_that_are_no_samples_are_told(files, capsys):
+    rows = (files / "samples.csv").read_text().splitlines()
+    (files / "samples.csv").write_text("\n".join(rows[:-1]))
+    assert main([*SAMPLES, "--by", "sample", "--out", "o"]) == 0
+    assert "no samples are left out: 's23'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         (["--out", "."], "is not empty"),

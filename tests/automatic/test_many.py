@@ -132,6 +132,28 @@ def test_a_row_of_weight_two_is_two_rows(gaps):
     np.testing.assert_allclose(weighed.sd, written.sd, rtol=1e-3, atol=1e-4)
 
 
+def test_a_row_of_weight_zero_is_as_one_that_is_not_there(gaps, tmp_path: pathlib.Path):
+    """It has a level and a group of its own, and its x would move the mean of `scale(x)`."""
+    table = {name: values.astype(object) for name, values in TABLE.items()}
+    table["h"][0], table["g"][0], table["x"][0] = "c", 8, 1000.0
+    y, weights = gaps.copy(), np.ones(48)
+    y[0], weights[0], weights[10:14] = 500.0, 0.0, 2.0
+    rows = {name: values[1:] for name, values in TABLE.items()}
+    formula = "~ scale(x) + h + (1 | g)"
+    weighed = vi.glmm.many(formula, table, y, key=KEY, weights=weights)
+    without = vi.glmm.many(formula, rows, y[1:], key=KEY, weights=weights[1:])
+    assert weighed.names == without.names
+    np.testing.assert_allclose(weighed.mean, without.mean, rtol=1e-9)
+    single = vi.glmm("y ~ scale(x) + h + (1 | g)", {**table, "y": y[:, 0]}, weights=weights)
+    assert weighed.model("0").priors == single.priors
+
+    weighed.save(tmp_path / "fits.npz")
+    loaded = vi.glmm.many.load(tmp_path / "fits.npz", table)
+    np.testing.assert_allclose(loaded.predictors(rows), without.predictors(rows), rtol=1e-9)
+    with pytest.raises(ValueError, match="the 48 rows of training, got 47 rows"):
+        vi.glmm.many.load(tmp_path / "fits.npz", rows)
+
+
 def test_fits_are_saved_and_answer_for_new_rows(gaps, tmp_path: pathlib.Path):
     fits = vi.glmm.many("~ h + x + offset(depth)", TABLE, gaps[:, :1], key=KEY)
     path = tmp_path / "fits.npz"

@@ -78,7 +78,7 @@ def test_parquet(tmp_path):
             r"x\.jsonl:2: expected a JSON object, got '{\"text\": '",
         ),
         (jsonl, "x.jsonl", '["a"]\n', r"x\.jsonl:1: expected a JSON object"),
-        (jsonl, "x.jsonl", '{"text": "a", "text": "b"}\n', r"the key 'text' stands twice"),
+        (jsonl, "x.jsonl", '{"text": "a", "text": "b"}\n', r"the key 'text' stands more than once"),
         (
             jsonl,
             "x.jsonl",

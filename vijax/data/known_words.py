@@ -56,7 +56,7 @@ def read_over_words(
     if are_texts:
         _warn_of_unknown_texts(corpus, source, where)
     if words is None and corpus.vocabulary is not None and are_counts(source):
-        return _order_table_batches(corpus, where)
+        return _order_by_place(corpus, where)
     if words is None or corpus.vocabulary is None or are_same(corpus.vocabulary, words):
         return corpus
     relabelled = with_vocabulary(corpus, words)
@@ -69,7 +69,7 @@ def read_over_words(
     return relabelled
 
 
-def _order_table_batches(corpus: Corpus, where: str) -> Corpus:
+def _order_by_place(corpus: Corpus, where: str) -> Corpus:
     """A table of counts for a fit without words, whose columns were numbered: columns named by
     these numbers are put in their order. Warns of other names, which cannot be compared."""
     names = list(corpus.vocabulary or ())

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from vijax.checks import require
-from vijax.numerals import format_number
+from vijax.numerals import format_number, name_ends
 
 NUMBERS = 1 << 25  # numbers of all draws
 LARGEST = 1 << 17  # numbers of one draw
@@ -42,7 +42,7 @@ class Summary:
 
     def columns(self) -> dict[str, np.ndarray]:
         """Returns the columns of the table by name, without the names of the rows."""
-        low, high = (f"{100 * (0.5 + side * 0.5 * self.level):g} %" for side in (-1, 1))
+        low, high = name_ends(self.level)
         return {"mean": self.mean, "sd": self.sd, low: self.low, high: self.high}
 
     def to_frame(self) -> Any:

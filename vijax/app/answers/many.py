@@ -14,6 +14,7 @@ from vijax.app.catalogue.glmm import read_priors
 from vijax.app.folder.run_folder import Say
 from vijax.app.rows.transformed import write_columns
 from vijax.app.settings.typed_toml import ConfigError
+from vijax.data.reading.checks import listed
 from vijax.data.schema.labels import distinct_values
 from vijax.data.schema.typed_columns import TypedTable, typed_table
 from vijax.files import own_folder
@@ -47,7 +48,7 @@ def fit_many(
     table = typed_table(data, (request.by or "",))
     responses: Any = request.responses
     if request.by is not None:
-        responses = _turn(table, request.responses, request.by)
+        responses = _turn(table, request.responses, request.by, say)
     fits = glmm.many(
         request.formula,
         table,
@@ -81,7 +82,7 @@ def _file_name(name: str) -> str:
     return re.sub(r"[^\w.]+", "-", name).strip("-") or "coefficient"
 
 
-def _turn(table: TypedTable, path: str, by: str) -> dict[str, np.ndarray]:
+def _turn(table: TypedTable, path: str, by: str, say: Say) -> dict[str, np.ndarray]:
     """Responses that are rows of a file, as columns in the order of the samples of a table."""
     samples = [str(value) for value in table.column("by", by).values]
     if len(set(samples)) < len(samples):
@@ -93,10 +94,26 @@ def _turn(table: TypedTable, path: str, by: str) -> dict[str, np.ndarray]:
         raise ConfigError(
             f"--by: expected a column of {path} for each sample, got none for {lacking[:5]}"
         )
+    if first in samples:
+        raise ConfigError(
+            f"--responses: expected names of responses in the first column of {path}, got the "
+            f"sample {first!r}; put a column of names before it"
+        )
+    extra_columns = [name for name in rows.columns if name not in {first, *samples}]
+    if extra_columns:
+        say(f"Columns of {path} that are no samples are left out: {listed(extra_columns)}")
     names = [str(value) for value in rows.columns[first].values]
     if len(set(names)) < len(names):
         values, codes = distinct_values(np.array(names, object))
         repeated_name = values[int(np.argmax(np.bincount(codes) > 1))]
         raise ConfigError(f"--responses: expected a name for each row, got {repeated_name!r} twice")
+    for name in samples:
+        bad = rows.columns[name].not_numbers()
+        if len(bad):
+            cell = str(rows.columns[name].values[bad[0]])[:40]
+            raise ConfigError(
+                f"--responses: expected numbers in {name!r} of {path}, got {cell!r} in "
+                f"{rows.row_name(int(bad[0]))}; write a number there, or leave the cell empty"
+            )
     numbers = np.stack([rows.columns[name].numbers() for name in samples], 1)
     return dict(zip(names, numbers, strict=True))

@@ -13,19 +13,20 @@ import numpy as np
 from jaxtyping import Float
 
 from vijax.automatic.many.across import Across, across, list_rates
+from vijax.automatic.many.weighted_draws import Estimates
 from vijax.checks import require
+from vijax.data.reading.checks import listed
 from vijax.files import write_arrays
-from vijax.numerals import format_number
+from vijax.numerals import format_number, name_ends
 from vijax.verdict import limits
 
 MOST_ROWS = 20
 """Rows of a printed table."""
 FEWEST = 100.0
 """Effective draws that a fit needs."""
-FORMAT = "vijax many 1"
-OF_ESTIMATES = ("mean", "sd", "low", "high", "below", "above")
-OF_RESPONSES = (*OF_ESTIMATES, "covariance", "khat", "effective")
-"""Arrays of fits: those by response and unknown, and all."""
+FORMAT = "vijax many 2"
+OF_RESPONSES = Estimates._fields
+"""Arrays of fits, by response."""
 TEXTS = ("responses", "names", "coefficients", "obstacles")
 """Texts of fits."""
 
@@ -71,7 +72,7 @@ class SignTable:
 
     def columns(self) -> dict[str, np.ndarray]:
         """The columns of the table by name, the surest signs first."""
-        low, high = (f"{100 * (0.5 + side * 0.5 * self.level):g} %" for side in (-1, 1))
+        low, high = name_ends(self.level)
         columns = {
             "response": np.array(self.responses, object),
             "mean": self.mean,
@@ -163,6 +164,7 @@ class ManyFits:
       effective: effective numbers of draws, (R,).
       obstacles: why a response was not fitted, (R,); "" where it was.
       level: probability of the intervals.
+      weights: weights of the rows of training, (N,).
       integrals: a sentence on what is approximate in the integrals over groups; "" if nothing is.
       make_model: the name of a response -> its model; None for fits of a file.
       read_columns: rows -> the columns of coefficients and offsets; None for fits of a file without
@@ -185,6 +187,7 @@ class ManyFits:
     effective: Float[np.ndarray, " R"]
     obstacles: tuple[str, ...]
     level: float
+    weights: Float[np.ndarray, " N"]
     integrals: str = ""
     make_model: Callable[[str], Any] | None = None
     read_columns: Callable[[Any], tuple[np.ndarray, np.ndarray]] | None = None
@@ -215,12 +218,12 @@ class ManyFits:
         ]
         if failed:
             lines.append(
-                f"Not so for {_list(failed)}: fit each alone, vijax.auto(fits.model({failed[0]!r}),"
-                " key=key)."
+                f"Not so for {listed(failed)}: fit each alone, "
+                f"vijax.auto(fits.model({failed[0]!r}), key=key)."
             )
         if left_out:
             text = next(text for text in self.obstacles if text)
-            lines.append(f"Not fitted: {_list(left_out)} ({left_out[0]}: {text})")
+            lines.append(f"Not fitted: {listed(left_out)} ({left_out[0]}: {text})")
         lines.append("Each was searched from one start: other modes were not looked for.")
         if self.integrals:
             lines.append(self.integrals)
@@ -276,7 +279,7 @@ class ManyFits:
 
     def columns(self) -> dict[str, np.ndarray]:
         """All unknowns of all responses, a row for each pair."""
-        low, high = (f"{100 * (0.5 + side * 0.5 * self.level):g} %" for side in (-1, 1))
+        low, high = name_ends(self.level)
         number = len(self.names)
         columns = {
             "response": np.repeat(np.array(self.responses, object), number),
@@ -333,7 +336,7 @@ class ManyFits:
         about = {"format": FORMAT, "level": self.level, "integrals": self.integrals}
         about |= {"formula": self.formula, "family": self.family}
         texts = {name: np.array(getattr(self, name), str) for name in TEXTS}
-        arrays = {name: getattr(self, name) for name in OF_RESPONSES}
+        arrays = {name: getattr(self, name) for name in (*OF_RESPONSES, "weights")}
         path = Path(path)
         require(path.suffix == ".npz", "path", "a name that ends with .npz", str(path))
         write_arrays(path, {"about": np.array(json.dumps(about)), **texts, **arrays})
@@ -341,10 +344,3 @@ class ManyFits:
     def __repr__(self) -> str:
         law = f"{len(self):,} responses, {self.formula}, {self.family}"
         return f"{law}\nunknowns: {', '.join(self.names)}\n{self.verdict}"
-
-
-def _list(names: list[str]) -> str:
-    """Some names, the first five of them."""
-    if len(names) > 5:
-        return f"{', '.join(names[:5])}, ... ({len(names):,} such)"
-    return ", ".join(names)

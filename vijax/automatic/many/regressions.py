@@ -15,10 +15,10 @@ from jaxtyping import Float, PRNGKeyArray
 
 from vijax.arguments import check_arguments
 from vijax.automatic.many.columns import Responses, read_responses
-from vijax.automatic.many.fits import FORMAT, OF_ESTIMATES, OF_RESPONSES, TEXTS, ManyFits
+from vijax.automatic.many.fits import FORMAT, OF_RESPONSES, TEXTS, ManyFits
 from vijax.automatic.many.program import BATCHES, fit_program, noise
 from vijax.automatic.many.stacked import Numbers, split, stack
-from vijax.automatic.many.weighted_draws import Estimates, estimate
+from vijax.automatic.many.weighted_draws import OF_UNKNOWNS, Estimates, estimate
 from vijax.checks import check_key, require
 from vijax.data.schema.typed_columns import TypedTable
 from vijax.files import check_declared_sizes
@@ -26,52 +26,34 @@ from vijax.models.formulas import formula as reader
 from vijax.models.formulas.form import Form, make_form
 from vijax.models.formulas.form.parts import Effects
 from vijax.models.formulas.formula import Design
-from vijax.models.formulas.glmm import choose_nodes, glmm
+from vijax.models.formulas.glmm import NumberFamily, choose_nodes, glmm
 from vijax.models.formulas.laws import LAWS, Law
 from vijax.models.formulas.priors import merge_priors, weak_priors
 from vijax.models.formulas.rows_by_group import rows_in_units, to_data
 from vijax.models.formulas.unmodelled import check_errors, check_responses, check_size
-from vijax.models.formulas.weighted import check_alignment, read_weights
+from vijax.models.formulas.weighted import check_alignment, read_weights, with_positive_weight
 from vijax.xla import keys
 from vijax.xla.precision import enable_x64
 
-ManyFamily = Literal[
-    "gaussian",
-    "t",
-    "bernoulli",
-    "poisson",
-    "negativebinomial",
-    "exponential",
-    "gamma",
-    "weibull",
-    "wald",
-    "lognormal",
-    "beta",
-    "zero_inflated_beta",
-    "hurdle_gamma",
-    "hurdle_lognormal",
-    "zero_inflated_poisson",
-    "zero_inflated_negativebinomial",
-    "hurdle_poisson",
-    "hurdle_negativebinomial",
-]
+ManyFamily = Literal["bernoulli", NumberFamily]
 """Laws of one number a row."""
 AT_ONCE = 1 << 25
 """Numbers that a batch of draws may take in all responses that are computed side by side."""
 MOST_SIDE_BY_SIDE = 256
 ENOUGH_DRAWS = 400.0
-"""Effective draws; with fewer there are more draws."""
+"""Effective draws; responses with fewer have the larger batch of draws."""
 RESPONSE = "_response"
 """The name of the response in the design that all share."""
 
 
 class Task(NamedTuple):
-    """Responses and the design that they share.
+    """Responses and the design that they share. Rows are those of positive weight, N of them.
 
     Attributes:
       design: the design, with the first response.
       law: the law of the responses.
       weights: weights of the rows, those of missing cells not yet zero.
+      all_weights: weights of all rows of the user's table.
       priors: the user's priors.
       nodes: the user's nodes of the quadrature.
       responses: the responses.
@@ -81,6 +63,7 @@ class Task(NamedTuple):
     design: Design
     law: Law
     weights: Float[np.ndarray, " N"]
+    all_weights: Float[np.ndarray, " rows"]
     priors: Mapping[str, Sequence[Any]] | None
     nodes: int | None
     responses: Responses
@@ -104,8 +87,8 @@ def many(
 
     Each is the regression that `vijax.glmm` of its own column is, with the same priors. All are
     fitted side by side by one compiled program: a search for the mode, then importance weights of
-    1,024 draws from a Student law that was adapted twice. Estimates are those of the weighted
-    draws, in float64.
+    1,024 draws from a Student law that was adapted twice, 8,192 where fewer than 400 of them are
+    effective. Estimates are those of the weighted draws, in float64.
 
     Args:
       formula: `~ terms`, without a response, as in `vijax.glmm`: effects of groups `(1 | g)`,
@@ -113,11 +96,11 @@ def many(
       table: the columns of the terms, as in `vijax.glmm`.
       responses: a column for each response, with the rows of the table: a table, a dict, the path
         of a file, or an array (N, R). A cell that is missing leaves its row out for that response
-        alone.
+        alone; knots, levels and means of `scale(x)` are those of all rows.
       key: random key of the draws.
       family: the law of all responses.
       priors: priors in place of the weakly informative ones, by name, for all responses.
-      weights: how often a row counts, as in `vijax.glmm`.
+      weights: how often a row counts, as in `vijax.glmm`: one of weight 0 is left out.
       nodes: nodes a dimension of the quadrature over effects of a group, as in `vijax.glmm`.
       level: probability of the intervals.
 
@@ -143,7 +126,8 @@ def many(
     task = _read(formula, table, responses, family, priors, weights, nodes)
     obstacles = [_find_obstacle(task, r) for r in range(len(task.responses.names))]
     fitted = [r for r, text in enumerate(obstacles) if not text]
-    require(bool(fitted), "responses", "one that can be fitted", f"none: {obstacles[0]}")
+    actual = f"none: {obstacles[0].rstrip('.')}"
+    require(bool(fitted), "responses", "one that can be fitted", actual)
     with enable_x64(True):
         names, estimates = _fit_all(task, fitted, keys.seed(key), level)
     size = len(obstacles)
@@ -159,6 +143,7 @@ def many(
         obstacles=tuple(obstacles),
         level=level,
         integrals=_integrals_sentence(task),
+        weights=task.all_weights,
         make_model=functools.partial(_make_model, task),
         read_columns=functools.partial(_read_columns, task.design),
         **spread,
@@ -183,11 +168,20 @@ def _read(
     columns = read_responses(responses, user_table, len(table))
     if isinstance(weights, str):
         table.column("weights", weights)
-    row_weights = read_weights(weights, table)
-    first = np.nan_to_num(columns.values[:, 0])
-    design = reader.read(f"{RESPONSE} {formula}", table.with_column(RESPONSE, first), law)
+    all_weights = read_weights(weights, table)
+    columns = columns._replace(values=columns.values[all_weights > 0])
+    table, row_weights = with_positive_weight(table, all_weights)
+    design = _read_design(formula, table, np.nan_to_num(columns.values[:, 0]), law, row_weights)
     check_size(design, law)
-    return Task(design, law, row_weights, priors, nodes, columns, table)
+    return Task(design, law, row_weights, all_weights, priors, nodes, columns, table)
+
+
+def _read_design(
+    formula: str, table: TypedTable, y: np.ndarray, law: Law, weights: np.ndarray
+) -> Design:
+    """The design of a formula without a response, with this one; weights are positive."""
+    rows = table.with_column(RESPONSE, y)
+    return reader.read(f"{RESPONSE} {formula}", rows, law, weights=weights)
 
 
 def _find_obstacle(task: Task, r: int) -> str:
@@ -195,9 +189,9 @@ def _find_obstacle(task: Task, r: int) -> str:
     not have: the whole is then of another family."""
     name = task.responses.names[r]
     y = task.responses.values[:, r]
-    has_cell = ~np.isnan(y) & (task.weights > 0)
+    has_cell = ~np.isnan(y)
     if not has_cell.any():
-        return "all of its cells are missing."
+        return "all of its cells are missing, or of weight 0."
     trials = np.ones(int(has_cell.sum()))
     rows = task.table.row_names.take(np.flatnonzero(has_cell))
     check_responses(y[has_cell], trials, task.law, name, rows)
@@ -312,7 +306,7 @@ def _order_names(task: Task, names: tuple[str, ...]) -> tuple[str, ...]:
 
 def _take_names(estimates: Estimates, names: tuple[str, ...], order: tuple[str, ...]) -> Estimates:
     places = [names.index(name) for name in order]
-    columns = {name: getattr(estimates, name)[:, places] for name in OF_ESTIMATES}
+    columns = {name: getattr(estimates, name)[:, places] for name in OF_UNKNOWNS}
     covariance = estimates.covariance[:, places][:, :, places]
     return estimates._replace(**columns, covariance=covariance)
 
@@ -388,10 +382,10 @@ def load(path: str | Path, table: Any = None) -> ManyFits:
 
     Args:
       path: the file.
-      table: the table of training, for `predictors` of other rows.
+      table: the table of training, for `predictors` of other rows. Its weights are in the file.
 
     Raises:
-      ValueError: a file of something else.
+      ValueError: a file of something else, a table of other rows or columns.
     """
     path = Path(path)
     with path.open("rb") as file:
@@ -404,12 +398,16 @@ def load(path: str | Path, table: Any = None) -> ManyFits:
             is_known = about.pop("format", None) == FORMAT
             require(is_known, "path", f"a file of {FORMAT}", str(path), remedy)
             columns: dict[str, Any] = {name: tuple(arrays[name].tolist()) for name in TEXTS}
-            columns |= {name: arrays[name] for name in OF_RESPONSES}
+            columns |= {name: arrays[name] for name in (*OF_RESPONSES, "weights")}
     read_columns = None
     if table is not None:
         typed = reader.read_table(about["formula"], table)
-        zeros = typed.with_column(RESPONSE, np.arange(len(typed)) % 2.0)
-        design = reader.read(f"{RESPONSE} {about['formula']}", zeros, LAWS[about["family"]])
+        all_weights = columns["weights"]
+        expected = f"the {len(all_weights)} rows of training"
+        require(len(typed) == len(all_weights), "table", expected, f"{len(typed)} rows")
+        rows, weights = with_positive_weight(typed, all_weights)
+        y = np.arange(len(rows)) % 2.0
+        design = _read_design(about["formula"], rows, y, LAWS[about["family"]], weights)
         is_same = design.coefficients == columns["coefficients"]
         require(is_same, "table", f"one with {list(columns['coefficients'])}", design.coefficients)
         read_columns = functools.partial(_read_columns, design)

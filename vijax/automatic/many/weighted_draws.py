@@ -13,6 +13,8 @@ FEW = 25.0
 """Effective draws beyond zero below which the probability of a tail is that of a Student law with
 the mean, sd and kurtosis of the draws."""
 LARGEST_KURTOSIS = 30.0
+OF_UNKNOWNS = ("mean", "sd", "low", "high", "below", "above")
+"""Estimates that are numbers of one unknown, (R, K)."""
 
 
 class Estimates(NamedTuple):

@@ -138,9 +138,11 @@ def clear_words(cells: Sequence[Any], words: MissingWords, are_names: bool) -> C
     return ClearedColumn(new_cells, written)
 
 
-def _clear_codes(cells: Sequence[Any], codes: Container[float]) -> list[Any]:
+def _clear_codes(cells: Sequence[Any], codes: frozenset[float]) -> list[Any]:
     """The cells, without numbers of a spreadsheet that stand for a missing cell."""
     cleared = list(cells)
+    if not codes:
+        return cleared
     for place, cell in enumerate(cells):
         if isinstance(cell, int | float) and not isinstance(cell, bool) and float(cell) in codes:
             cleared[place] = ""

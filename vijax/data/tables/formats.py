@@ -318,7 +318,7 @@ def read_sheet(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None)
         )
     rows = sheet.rows[num_comments:]
     numbers = sheet.numbers[num_comments:]
-    num_titles = count_title_rows([_cut_row(row, rows) for row in rows[:MOST_LINES]])
+    num_titles = count_title_rows(rows[:MOST_LINES])
     if num_titles and notes is not None:
         title = next(str(cell) for cell in rows[0] if cell != "")
         notes.add(title_note(path, numbers[num_titles] - 1, title))
@@ -328,12 +328,6 @@ def read_sheet(path: Path, dialect: Dialect = USUAL, notes: Notes | None = None)
     line = next(iter(numbers), 1)
     _check_header(header, f"{path}, row {line}")
     return SheetTable(header, rows[1:], numbers[1:], line)
-
-
-def _cut_row(row: Sequence[Any], rows: Sequence[Sequence[Any]]) -> list[Any]:
-    """A row in the width of the table: as many cells as the longest row, empty ones at its end."""
-    width = max(map(len, rows))
-    return [*row, *[""] * (width - len(row))]
 
 
 def _num_comments(rows: Sequence[Sequence[Any]]) -> int:

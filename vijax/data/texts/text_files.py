@@ -3,6 +3,7 @@ memory."""
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import itertools
 import json
@@ -260,10 +261,10 @@ def _json_object(line: str, where: str) -> dict:
 def _different_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of its keys and values; ValueError for a key twice, whose first value would be
     lost."""
-    names = [name for name, _ in pairs]
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    counts = collections.Counter(name for name, _ in pairs)
+    repeated = [name for name, number in counts.items() if number > 1]
     if repeated:
-        raise ValueError(f"the key {repeated[0]!r} stands twice")
+        raise ValueError(f"the key {repeated[0]!r} stands more than once")
     return dict(pairs)
 
 

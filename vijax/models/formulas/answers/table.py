@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from vijax.checks import require
-from vijax.numerals import format_number
+from vijax.numerals import format_number, name_ends
 
 MOST_ROWS = 40
 """Rows of a printed table."""
@@ -96,7 +96,7 @@ class AnswerTable:
 
     def columns(self) -> dict[str, np.ndarray]:
         """The columns of the table by name, labels first."""
-        low, high = (f"{100 * (0.5 + side * 0.5 * self.level):g} %" for side in (-1, 1))
+        low, high = name_ends(self.level)
         numbers = {"mean": self.mean, "sd": self.sd, low: self.low, "50 %": self.median}
         columns = {**self.labels, **numbers, high: self.high}
         if self.above is not None:
