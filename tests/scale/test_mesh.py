@@ -213,6 +213,9 @@ def test_padding_weighs_nothing_and_comes_last():
     assert pad_batch(batch, 3) is batch
     known = batch._replace(weights=np.array([1.0, 1.0, 0.0]))
     assert pad_batch(known, 2).weights.tolist() == [1, 1, 0, 0]
+    total = 2**24 + 1  # float32 rounds it to 2**24, which is a row
+    many = batch._replace(num_groups=np.float32(total))
+    assert pad_batch(many, 4).rows[3] >= total
 
 
 def test_padding_of_documents_has_no_words():

@@ -420,8 +420,10 @@ def pad_batch(batch: Minibatch, multiple: int) -> Minibatch:
     if isinstance(batch.data, OwnWords):
         padded = pad_batch(batch._replace(data=batch.data.documents), multiple)
         return padded._replace(data=dataclasses.replace(batch.data, documents=padded.data))
-    # The row number of padding: beyond all rows
-    beyond = np.iinfo(np.int32).max if batch.num_groups is None else batch.num_groups
+    # The row number of padding: beyond all rows. A float32 of 2**24 or more may be less than N.
+    beyond: Any = np.iinfo(np.int32).max
+    if batch.num_groups is not None and batch.num_groups < 1 << 24:
+        beyond = batch.num_groups
     if isinstance(batch.data, tuple) and all(isinstance(docs, Documents) for docs in batch.data):
         return batch._replace(
             data=jax.tree.map(lambda x: _fill_rows(x, multiple, 0), batch.data),
