@@ -46,7 +46,7 @@ from vijax.fitting.fit_arguments import (
     warn_of_many_devices,
 )
 from vijax.fitting.judge import Judge
-from vijax.fitting.loop import run_chunk, run_chunk_in_turn, takes_turns
+from vijax.fitting.loop import run_chunk, takes_turns
 from vijax.fitting.restarts import Many, many, runs_to_average, update_runs, warn_of_equal_starts
 from vijax.fitting.result import Fit
 from vijax.fitting.resumed import first_state, resume_state
@@ -320,10 +320,18 @@ class _Runs(NamedTuple):
 
     def advance_by(self, length: int, key: PRNGKeyArray, max_bad_steps: int) -> Advance:
         """The function that runs a chunk of at most `length` steps."""
-        run = functools.partial(run_chunk, self.program.step)
+        step = self.program.step
         if self.in_turn:
-            run = functools.partial(run_chunk_in_turn, self.shared.step)
-        return functools.partial(run, length, key, self.constants, max_bad_steps=max_bad_steps)
+            step = self.shared.step
+        return functools.partial(
+            run_chunk,
+            step,
+            length,
+            key,
+            self.constants,
+            max_bad_steps=max_bad_steps,
+            in_turn=self.in_turn,
+        )
 
 
 def _side_by_side(alg: Algorithm, restarts: int) -> Algorithm:

@@ -53,6 +53,7 @@ def run_chunk(
     is_watched: bool = False,
     max_bad_steps: int = 10,
     is_queued: bool = False,
+    in_turn: bool = False,
 ) -> tuple[Any, InfoTables, ChunkEnd]:
     """Runs `num_steps` <= `length` steps; the randomness of step t is fold_in(key, t).
 
@@ -76,6 +77,8 @@ def run_chunk(
         multiple of `look_every`: a long chunk ends where short ones do.
       is_queued: True if nobody has looked at the chunk before it: after a run of bad steps it takes
         none.
+      in_turn: True if `step` is that of a single run, and `state` has several, which take it in
+        turn. Numbers are those of runs side by side, up to rounding.
 
     Returns:
       The state after the steps; the infos of the steps, valid up to `num_steps`, without the bounds
@@ -83,8 +86,11 @@ def run_chunk(
     """
     optimiser = getattr(state, "states", state).opt_state  # with restarts the memory of all runs
     jit = training_jit if count_numbers(optimiser) >= NETWORK else step_jit
-    make = lambda step_ref: jit(partial(_chunk, step_ref), static_argnums=(0, 6), donate_argnums=3)
-    program = cached_program(step, ("chunk", jit), make)
+    chunk: Callable = _chunk
+    if in_turn:
+        chunk = _chunk_in_turn
+    make = lambda step_ref: jit(partial(chunk, step_ref), static_argnums=(0, 6), donate_argnums=3)
+    program = cached_program(step, (chunk, jit), make)
     return program(
         length,
         key,
@@ -205,37 +211,6 @@ def takes_turns(model: Model) -> bool:
     a processor. A step of topics moves tables that fill the cache by themselves, and calls kernels
     that take one run at a time: side by side it costs twice as much."""
     return model.form.documents is not None and jax.default_backend() == "cpu"
-
-
-def run_chunk_in_turn(
-    step: Callable,
-    length: int,
-    key: PRNGKeyArray,
-    points: Hyper,
-    state: Any,
-    batches: Minibatch,
-    num_steps: Int[Array, ""] | np.int32,
-    is_watched: bool = False,
-    max_bad_steps: int = 10,
-    is_queued: bool = False,
-) -> tuple[Any, InfoTables, ChunkEnd]:
-    """`run_chunk` of several runs, with the step of a single run. Numbers are those of runs side by
-    side, up to rounding."""
-    make = lambda step_ref: step_jit(
-        partial(_chunk_in_turn, step_ref), static_argnums=(0, 6), donate_argnums=3
-    )
-    program = cached_program(step, ("chunk in turn",), make)
-    return program(
-        length,
-        key,
-        points,
-        state,
-        batches,
-        num_steps,
-        is_watched,
-        np.int32(max_bad_steps),
-        np.bool_(is_queued),
-    )
 
 
 def _chunk_in_turn(
