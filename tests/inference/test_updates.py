@@ -8,6 +8,7 @@ import pytest
 
 import vijax as vi
 from tests.naming import naming
+from vijax.inference import move
 from vijax.inference.estimator.base import Reads
 
 
@@ -233,3 +234,20 @@ def test_inner_steps_of_sites_by_hand_and_padding_is_no_site():
         )(sites())
         np.testing.assert_allclose(new.linear, linear, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(new.precision, precision, rtol=1e-4)
+
+
+def test_globals_that_are_no_large_tables_are_updated_once(monkeypatch):
+    """Their checks read that update: an update that solves equations would solve them twice."""
+    update = move._update
+    calls = []
+
+    def count(*arguments):
+        calls.append(arguments)
+        return update(*arguments)
+
+    monkeypatch.setattr(move, "_update", count)
+    alg = vi.cavi(vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1)))
+    batch = vi.Minibatch(np.ones((4, 1), np.float32), None)
+    state = jax.eval_shape(alg.init, jax.random.key(0), batch)
+    jax.eval_shape(alg.step, jax.random.key(0), state, batch)
+    assert len(calls) == 1

@@ -282,7 +282,7 @@ def _trial(
     update = functools.partial(_update, setting.spec, size, memory, slopes)
     old = q.only(natural)
     retraction, memory = update(old, setting.prior.only(natural), natural)
-    checks = _check(setting, update, old, natural)
+    checks = _check(setting, update, old, natural, retraction)
     posterior = q.replace(retraction.posterior)
     return Trial(posterior, memory, checks.retractions, checks.non_finite == 0)
 
@@ -325,15 +325,19 @@ class _Checks(NamedTuple):
     non_finite: Int[Array, ""]
 
 
-def _check(setting: _Setting, update: _Updates, old: Product, natural: Product) -> _Checks:
-    """The checks of the globals after their updates.
+def _check(
+    setting: _Setting, update: _Updates, old: Product, natural: Product, retraction: Retraction
+) -> _Checks:
+    """The checks of the globals after their updates, which are `retraction`.
 
     Large tables are updated once more, block by block, for their checks alone: else XLA would write
     a table of proposals, one of masks, and one of new globals that are not yet accepted."""
+    tables = [name for name in natural if _is_table(setting.spec, name, old[name])]
+    if not tables:
+        return _count_bad(retraction)
 
     def check(old: Product, base: Product, natural: Product) -> _Checks:
-        retraction, _ = update(old, base, natural)
-        return _Checks(retraction.retractions, tree.count_non_finite(retraction.posterior))
+        return _count_bad(update(old, base, natural)[0])
 
     def check_table(name: str) -> _Checks:
         part = old.only([name])
@@ -346,15 +350,16 @@ def _check(setting: _Setting, update: _Updates, old: Product, natural: Product) 
         axis: Any = old[name].block_axis
         return sum_blocks(check_block, (axis, axis, axis), x, base, message)
 
-    tables = [name for name in natural if _is_table(setting.spec, name, old[name])]
     small = [name for name in natural if name not in tables]
     checks = [check_table(name) for name in tables]
     if small:
         checks.append(check(*(q.only(small) for q in (old, setting.prior, natural))))
-    none = _Checks(jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))  # a model without globals
-    return _Checks(
-        *(functools.reduce(jnp.add, numbers) for numbers in zip(none, *checks, strict=True))
-    )
+    return _Checks(*(functools.reduce(jnp.add, numbers) for numbers in zip(*checks, strict=True)))
+
+
+def _count_bad(retraction: Retraction) -> _Checks:
+    """The checks of globals that were updated as a whole."""
+    return _Checks(retraction.retractions, tree.count_non_finite(retraction.posterior))
 
 
 def _is_table(spec: Spec, name: str, q: Family) -> bool:
