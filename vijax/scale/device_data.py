@@ -27,8 +27,8 @@ SHARE = 0.5
 USUAL_SHARES = {"cpu": 0.0}
 """Other usual shares. What a CPU computes with is in memory already."""
 TABLES = 15
-"""A step needs about this many times the memory of its state (benchmarks/topic_memory.py), which
-does not count as free."""
+"""This many times the memory of the state is kept for a step. Steps of topics need half of it at
+most (docs/scaling.md); what other models need was not measured."""
 PIECE = 1 << 26
 """Bytes that are put on a device together."""
 
@@ -88,8 +88,8 @@ def put_data(loader: Any, placement: Any, state: Any, num_steps: int) -> DeviceD
         return None
     tables = [_put_table(table, placement.table_place) for table in source.tables]
     sentence = (
-        f"The data lie on {_devices_text(len(devices))} ({size_text(size)}, where they may take {size_text(room)}) "
-        "and batches are gathered there."
+        f"The data lie on {_devices_text(len(devices))} ({size_text(size)}, where they may take "
+        f"{size_text(room)}) and batches are gathered there."
     )
     program = gather_program(source.gather, placement.batch_places)
     return DeviceData(source, placement, loader.num_groups, tables, program, sentence)
@@ -165,9 +165,9 @@ def _put_table(table: Table, place: Any) -> PyTree:
     shapes = jax.tree.map(lambda x: (table.num_rows, *x.shape[1:]), first_piece)
     kinds = jax.tree.map(lambda x: jax.dtypes.canonicalize_dtype(x.dtype), first_piece)
     make = lambda: jax.tree.map(jnp.zeros, shapes, kinds, is_leaf=_is_shape)
-    arrays = jax.jit(make, out_shardings=place)()
     write = jax.jit(_write, donate_argnums=0, out_shardings=place)
-    for first in range(0, table.num_rows, size):
+    arrays = write(jax.jit(make, out_shardings=place)(), jax.device_put(first_piece, place), 0)
+    for first in range(size, table.num_rows, size):
         first = min(first, table.num_rows - size)  # the last pieces overlap
         arrays = write(arrays, jax.device_put(table.read(first, first + size), place), first)
     return arrays
