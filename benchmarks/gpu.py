@@ -110,7 +110,11 @@ class Run:
 
 
 def _shown(x: Any) -> str:
-    return f"{x:,.4g}" if isinstance(x, float) else f"{x:,}" if isinstance(x, int) else str(x)
+    if isinstance(x, float):
+        return f"{x:,.4g}"
+    if isinstance(x, int):
+        return f"{x:,}"
+    return str(x)
 
 
 def timed(run: Callable[[], Any], repeats: int = 5) -> float:

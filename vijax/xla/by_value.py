@@ -214,9 +214,9 @@ def _made(  # its name is in pickles
 
 
 CHANGED = (
-    "What was saved was made of {names}. The present function, or one that it calls, or a value "
-    "that it reads, is another one than at the time of saving, and from now on answers are by the "
-    "present one. Put the code back as it was, or fit again."
+    "What was saved was made of {names}. Since then this function, or one that it calls, or a "
+    "value that it reads, has changed, and answers are by the present one. Put the code back as it "
+    "was, or fit again."
 )
 
 
