@@ -61,7 +61,7 @@ def test_a_table_fits_the_screen_and_says_what_it_leaves_out():
     words, table = tables(group_shares(DOCUMENTS, "day", "month"), "day", TOPICS[::-1], 40)
     assert words.rows == [[1, "pets: dog"]]  # the largest
     assert table.header == ["day", "documents", "topic 1"]
-    assert [row[2] for row in table.rows][:2] == ["37.5 ± 18.8", "100.0"]
+    assert [row[2] for row in table.rows][:2] == ["37.5 ± 30.8", "100.0"]
     check_names(table.note, "1", "--out")
     assert max(map(len, text([table]).splitlines()[:-1])) <= 40
 

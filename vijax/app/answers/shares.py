@@ -176,8 +176,9 @@ CELL = len("  100.0 ± 10.0")
 
 
 def tables(grouped: Shares, by: str, topics: Sequence[Topic], width: int) -> list[Table]:
-    """The words of topics, and a row for each group: the shares in per cent with their errors. The
-    largest topics that fit a screen of this width are shown; the last note counts the others."""
+    """The words of topics, and a row for each group: the shares in per cent, with half the widths
+    of their 90 % intervals. The largest topics that fit a screen of this width are shown; the last
+    note counts the others."""
     groups = [group or "(none)" for group in grouped.groups]
     room = width - max(map(len, [by, *groups])) - len("    documents")
     most = max(1, room // CELL)
@@ -187,7 +188,10 @@ def tables(grouped: Shares, by: str, topics: Sequence[Topic], width: int) -> lis
         cells = [_share_text(share[topic.number], error[topic.number]) for topic in shown]
         rows.append([group, int(number), *cells])
     words = [[topic.number, _short_words(topic)[: width - 12]] for topic in shown]
-    note = "Per cent of the words, ± one standard error over documents."
+    note = (
+        "Per cent of the words, ± half the width of an interval of 90 % over documents; none for a "
+        "group of one document."
+    )
     if len(topics) > most:
         note += f" The {len(topics) - most} smaller topics are left out; --out shares.csv has all."
     header = [by, "documents", *(f"topic {topic.number}" for topic in shown)]
@@ -201,7 +205,7 @@ def _share_text(share: float, error: float) -> str:
     text = f"{100 * share:.1f}"
     if not np.isfinite(error):
         return text
-    return f"{text} ± {100 * error:.1f}"
+    return f"{text} ± {100 * NINETY * error:.1f}"
 
 
 def _short_words(topic: Topic) -> str:
