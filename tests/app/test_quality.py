@@ -11,8 +11,12 @@ from scipy import stats
 from tests.naming import check_names
 from vijax.app.answers.comparison import ComparedRun, Comparison, agreement
 from vijax.app.answers.comparison_files import note, table
-from vijax.app.answers.plain import NoPlain, plain_alternative
+from vijax.app.answers.plain import COLUMNS, LAWS_OF_LIKELIHOODS, NoPlain, plain_alternative
 from vijax.app.answers.quality import quality
+from vijax.app.catalogue.hierarchical import ResponseConfig
+from vijax.app.catalogue.parts.emissions import EmissionConfig
+from vijax.app.catalogue.parts.networks import ObservedConfig
+from vijax.app.catalogue.predictors import LikelihoodConfig
 from vijax.app.cli import main
 from vijax.app.drawing import blocks
 from vijax.app.plan.assemble import load_data
@@ -191,6 +195,12 @@ def test_correlated_noise_is_one_component_of_full_covariance():
     assert name == "one normal law of all columns"
     best = stats.multivariate_normal([0, 0], cov).logpdf(x[2000:])
     assert np.mean(best - found) == pytest.approx(0.0, abs=0.01)
+
+
+def test_every_law_of_a_target_and_of_a_component_has_one_without_columns():
+    """A new one that is in neither table would be compared with nothing, or fail at the end."""
+    assert {*LikelihoodConfig.OPTIONS, *ResponseConfig.OPTIONS} <= set(LAWS_OF_LIKELIHOODS)
+    assert {*EmissionConfig.OPTIONS, *ObservedConfig.OPTIONS} <= set(COLUMNS)
 
 
 def test_targets_have_the_law_of_their_likelihood():

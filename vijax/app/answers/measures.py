@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from vijax.app.answers.plain import formula_law, known_rows, target_law, target_rows
+from vijax.app.answers.plain import formula_law, has_target, known_rows, target_law, target_rows
 from vijax.app.catalogue.glmm import Frame, make_model
 from vijax.app.drawing.blocks import TITLE_OF_MEASURES, Table
 from vijax.app.sources.listing import FittedRun, Listing
@@ -55,8 +55,8 @@ def _held_out_predictions(listing: Listing, run: FittedRun) -> TargetPredictions
         return None
     if isinstance(train, Frame):
         return _predict_frame(listing, run)
-    if listing.predicts != "prediction":
-        return None  # its target only colours pictures
+    if not has_target(run):
+        return None
     results = listing.transform(run, test, lambda number: None)
     kind, column = "real", "prediction"
     if train.classes is not None:

@@ -36,8 +36,10 @@ LAWS_OF_LIKELIHOODS = {
     "negative_binomial": "negativebinomial",
     "gamma_log": "gamma",
     "student_t": "t",
+    "gaussian": "gaussian",
+    "linear": "gaussian",
 }
-"""Laws of targets by the names of likelihoods in [model]; other targets are normal."""
+"""Laws of targets by the names of likelihoods, and of responses, in [model]."""
 OTHER_UNITS = "the held-out score is of other parts of the data than rows"
 
 
@@ -67,9 +69,15 @@ def plain_alternative(run: FittedRun, score: Any) -> Plain | NoPlain | None:
         return _edge_alternative(run, score)
     if isinstance(train, Frame):
         return _formula_alternative(run)
-    if train.y is not None and not hasattr(run.settings, "observed"):
+    if has_target(run):
         return _target_alternative(run, score)
     return _column_alternative(run, score)
+
+
+def has_target(run: FittedRun) -> bool:
+    """True for a model that predicts a column; with a law of whole rows, as autoencoders have, the
+    target only colours pictures."""
+    return run.data.train.y is not None and not hasattr(run.settings, "observed")
 
 
 # --- regressions ----------------------------------------------------------------------------------
@@ -128,7 +136,9 @@ _laws: weakref.WeakKeyDictionary[Glmm, WithoutColumns] = weakref.WeakKeyDictiona
 def target_law(settings: Any, train: Any) -> WithoutColumns:
     """The law of the target of a table without columns; classes count as 0 and 1."""
     section = getattr(settings, "likelihood", None) or getattr(settings, "response", None)
-    name = LAWS_OF_LIKELIHOODS.get(getattr(section, "name", ""), "gaussian")
+    name = "gaussian"
+    if section is not None:
+        name = LAWS_OF_LIKELIHOODS[section.name]
     if train.classes:
         name = "bernoulli"
     return fit_without_columns(LAWS[name], target_rows(train))
