@@ -175,7 +175,8 @@ def test_levels_with_marks_stand_in_quotes(tmp_path, capsys):
     assert float(re.search(r"7 - a:b +(-?[\d.]+)", shown)[1]) == pytest.approx(9.0, abs=1.5)
     assert main([*effects, "--at", 'h="x,y",7', "--ask", "predictions"]) == 0
     assert "x,y" in capsys.readouterr().out
-    for question in (["--of", "h=a:b"], ["--of", "h=a:b:7"], ["--at", "h=x,y"]):
+    wrong = (["--of", "h=a:b"], ["--of", "h=a:b:7"], ["--at", "h=x,y"], ["--at", 'h="x,y'])
+    for question in (*wrong, ["--at", "h=x\ny"]):
         assert main([*effects, *question]) == 2
         assert "stands in double quotes" in capsys.readouterr().err
 

@@ -99,7 +99,7 @@ def _answer(config: Config, run: FittedRun, request: EffectsRequest, say: Say) -
         return _answer_at_rows(model, run, request, _read_table(config, run, request.data, say))
     except ValueError as error:
         if "expected levels of" in str(error) and _has_marks((*request.columns, *request.at)):
-            raise ValueError(f"{error}. {QUOTES}".replace("..", ".")) from error
+            raise ValueError(f"{str(error).removesuffix('.')}. {QUOTES}") from error
         raise
 
 
@@ -152,8 +152,8 @@ def _read_changes(texts: Sequence[str]) -> dict[str, Any] | None:
 
     >>> _read_changes(["x", "dose=5", "h=pairwise", "k=a:b", "t=1:2.5"])
     {'x': None, 'dose': 5.0, 'h': 'pairwise', 'k': ('a', 'b'), 't': ('1', '2.5')}
-    >>> _read_changes(['h="a:b":c', '"x=1"=2'])
-    {'h': ('a:b', 'c'), 'x=1': 2.0}
+    >>> _read_changes(['h="a:b":c', '"x=1"=2', 'k="a:b"'])
+    {'h': ('a:b', 'c'), 'x=1': 2.0, 'k': 'a:b'}
     """
     changes: dict[str, Any] = {}
     for text in texts:
@@ -165,7 +165,7 @@ def _read_changes(texts: Sequence[str]) -> dict[str, Any] | None:
         if len(ends) == 2:
             changes[name] = (ends[0], ends[1])
         else:
-            changes[name] = _read_value(change) or None
+            changes[name] = _read_value(ends[0]) or None
     return changes or None
 
 
@@ -201,7 +201,13 @@ def _split(text: str, mark: str) -> list[str]:
     """The parts between marks. Marks in double quotes divide nothing."""
     if not text:
         return [""]
-    (parts,) = csv.reader([text], delimiter=mark, skipinitialspace=True)
+    try:
+        (parts,) = csv.reader([text], delimiter=mark, skipinitialspace=True, strict=True)
+    except csv.Error as error:
+        raise ConfigError(
+            f"--of, --at: expected double quotes around a whole level, got {text!r} ({error}). "
+            f"{QUOTES}"
+        ) from error
     return [part.strip() for part in parts]
 
 
