@@ -79,6 +79,8 @@ def test_words_of_topics_by_several_orders(run, capsys):
     said = capsys.readouterr().out
     assert said.startswith("100 %\n")
     assert said.count("animals") == 1
+    assert main(["topics", str(run), "--tree", "--format", "json"]) == 2
+    assert "--tree: the tree has all topics" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -87,7 +89,8 @@ def test_words_of_topics_by_several_orders(run, capsys):
     [
         (["--merge", "1 x"], '--merge: expected groups such as "3 7"'),
         (["--merge", "1 9"], "merge: expected numbers of topics, 0 to 3"),
-        (["--name", "sport"], '--name: expected lines such as "3: sport"'),
+        (["--name", "sport"], '--name: page.names: expected lines such as "0: sport"'),
+        ([], "edit: expected --merge, --drop, --split, --order or --name"),
         (["--drop", "0", "1", "2", "3"], "drop: expected at least one topic"),
     ],
 )

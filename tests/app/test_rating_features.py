@@ -1,7 +1,9 @@
 """Runs of `hpf` with tables of what is known of users and of items."""
 
+import ast
 import csv
 import json
+import shlex
 
 import jax
 import numpy as np
@@ -442,7 +444,10 @@ def test_a_model_of_texts_does_not_take_users_for_texts(movies, capsys):
 
 @pytest.mark.parametrize("settings", [[], ["--set", "data.user=user", "data.item=item"]])
 def test_json_lines_of_ratings_get_the_line_that_makes_a_table(tmp_path, capsys, settings):
-    path = tmp_path / "o.jsonl"
+    path = tmp_path / "o's $x.jsonl"
     path.write_text('{"user": "a", "item": "x"}\n{"user": "b", "item": "y"}\n')
     assert main(["fit", "hpf", "--data", str(path), *settings]) == 2
-    check_names(capsys.readouterr().err, "JSON", "'user'", "'item'")
+    error = capsys.readouterr().err
+    check_names(error, "JSON", "'user'", "'item'")
+    program = shlex.split(error.rpartition("python -c ")[2])[0]
+    assert str(path) in ast.unparse(ast.parse(program))

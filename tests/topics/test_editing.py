@@ -10,6 +10,7 @@ from scipy import stats
 import vijax as vi
 from tests.naming import naming
 from vijax.data import Corpus, synthetic
+from vijax.fitting.restarts import Many
 from vijax.topics.editing import group_topics, sum_groups
 
 KEY = jax.random.key(1)
@@ -94,6 +95,23 @@ def test_a_split_finds_the_two_topics_that_one_has_swallowed(corpus):
     nearest = min(distance[0, 0] + distance[1, 1], distance[0, 1] + distance[1, 0]) / 2
     assert nearest < 0.25
     assert split.score(corpus, key=KEY).mean > fit.score(corpus, key=KEY).mean + 0.02
+
+
+def test_a_split_reads_the_shares_of_the_fit_that_is_edited(fit, corpus):
+    """Of several fits that are averaged the better one is edited, and it alone."""
+    lambdas = fit.posterior["topics"].concentration
+    posterior = vi.Product({"topics": vi.Dirichlet(np.full_like(lambdas, 0.5))})
+    states = [fit.state, fit.state._replace(posterior=posterior)]
+    both = jax.tree.map(lambda *leaves: np.stack(leaves), *states)
+    several = fit._replace(runs=Many(both, fit.state.step, np.array([[0.0], [1.0]])))
+    assert len(several.members) == 2
+    split, split_alone = (
+        vi.edit_topics(x, split=[0], corpus=corpus, key=KEY).fit for x in (several, fit)
+    )
+    assert split.runs is None
+    np.testing.assert_array_equal(
+        split.posterior["topics"].concentration, split_alone.posterior["topics"].concentration
+    )
 
 
 def test_dropped_and_ordered(fit, corpus):

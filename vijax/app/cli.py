@@ -198,14 +198,20 @@ def topics(
     from vijax.app.drawing.exports import format_topics
     from vijax.app.folder.loaded import open_run
     from vijax.app.folder.run_end import say_remarks
+    from vijax.app.settings.typed_toml import ConfigError
 
+    if tree and (num_words, num_topics, words, format) != (10, None, "probability", "text"):
+        raise ConfigError(
+            "--tree: the tree has all topics, each with its name or three words; leave out "
+            "--num-words, --num-topics, --words and --format"
+        )
     loaded = open_run(run)
-    topic_list = loaded.topics(num_words, words)[:num_topics]
-    say_remarks(run, say_to_stderr)
     if tree:
-        print(printable(loaded.tree_text()))
-        return 0
-    print(format_topics(topic_list, format, num_words))
+        text = printable(loaded.tree_text())
+    else:
+        text = format_topics(loaded.topics(num_words, words)[:num_topics], format, num_words)
+    say_remarks(run, say_to_stderr)
+    print(text)
     return 0
 
 

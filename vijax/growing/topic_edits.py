@@ -87,6 +87,7 @@ def edit_topics(
     (((0, 2), (1,)), (2, 4))
     """
     concentration = _concentration(fit)
+    fit = fit._replace(runs=None)  # the better one alone is edited
     groups = group_topics(len(concentration), merge, drop, split, order)
     hyper = fit.state.hyper
     eta = np.asarray(hyper["eta"], np.float64)

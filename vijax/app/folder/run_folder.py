@@ -27,8 +27,9 @@ import hashlib
 import json
 import os
 import platform
+import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -110,15 +111,23 @@ def mend_config(folder: Path, say: Say) -> None:
 
 def keep_names(folder: Path, names: tuple[str, ...]) -> None:
     """Adds names of topics to config.toml; they replace earlier names of the same topics."""
-    path = folder / "config.toml"
-    config = read_run_config(folder)
+    config = with_names(read_run_config(folder), names)
+    write_text(folder / "config.toml", write_toml(config))
+
+
+def with_names(config: Config, names: Sequence[str]) -> Config:
+    """The settings with names of topics as lines "7: film", which replace earlier names.
+
+    Raises:
+      ConfigError: a run without topics, or lines that name none.
+    """
     if not hasattr(config.page, "names"):
         raise ConfigError(f"--name: a run of {config.listing.name}, which has no topics to name")
     names_by_topic = {line.partition(":")[0].strip(): line for line in (*config.page.names, *names)}
     page = dataclasses.replace(config.page, names=tuple(names_by_topic.values()))
     config = dataclasses.replace(config, page=page)
     check_names(config, {"page.names": Entry(names, "--name")})
-    write_text(path, write_toml(config))
+    return config
 
 
 def _is_lost(path: Path) -> bool:
@@ -200,8 +209,13 @@ def changed_facts(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def _again(folder: Path) -> str:
-    """The remedy of a run whose data or settings are others now."""
-    return f"start again in another folder: vijax fit {folder / 'config.toml'} --out FOLDER"
+    """The remedy of a run whose data or settings are others now.
+
+    >>> _again(Path("my runs"))
+    "start again in another folder: vijax fit 'my runs/config.toml' --out FOLDER"
+    """
+    config = shlex.quote(str(folder / "config.toml"))
+    return f"start again in another folder: vijax fit {config} --out FOLDER"
 
 
 def check_same_settings(folder: Path, config: Config, settings: Mapping[str, Any]) -> None:

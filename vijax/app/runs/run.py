@@ -362,9 +362,7 @@ def _run_to_end(session: Session) -> Outcome:
     _, plan, _, say, _ = session
     if plan.batch_size_note:
         say(plan.batch_size_note)
-    has_score = plan.data.test is not None and plan.config.listing.has_score(
-        plan.algorithm.spec.model
-    )
+    has_score = _has_score(plan)
     recorder = _make_recorder(session, has_score)
     with _terminable(), heard_while_busy(), warnings.catch_warnings():
         warnings.simplefilter("ignore", SkippedStepsWarning)  # the last lines say it
@@ -376,13 +374,16 @@ def _run_to_end(session: Session) -> Outcome:
 
 def finish(session: Session, result: Fit) -> Outcome:
     """Scores a fit that took no steps of its own, and writes its result."""
-    has_score = session.plan.data.test is not None and session.plan.config.listing.has_score(
-        session.plan.algorithm.spec.model
-    )
+    has_score = _has_score(session.plan)
     recorder = _make_recorder(session, has_score)
     if has_score:
         recorder.take_score(result)
     return _write_result(session, result, recorder)
+
+
+def _has_score(plan: Plan) -> bool:
+    """True if something is held out, and the model can score it."""
+    return plan.data.test is not None and plan.config.listing.has_score(plan.algorithm.spec.model)
 
 
 def _to_fit(progress: Any, use_of_runs: str) -> Fit:

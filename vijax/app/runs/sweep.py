@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -226,11 +227,9 @@ def _again(folder: Path, names: Sequence[str]) -> str:
     key = str(read_json(folder / FILE, "begin the sweep again").get("setting"))
     swept = (flatten(_config(folder, name)).get(key) for name in names)
     texts = [toml_value(x).strip('"') for x in swept if x is not None]
-    first = folder / "configs" / f"{names[0]}.toml"
-    return (
-        f"start again in another folder: vijax fit {first} --sweep '{key}={','.join(texts)}' --out "
-        "FOLDER"
-    )
+    first = shlex.quote(str(folder / "configs" / f"{names[0]}.toml"))
+    setting = shlex.quote(f"{key}={','.join(texts)}")
+    return f"start again in another folder: vijax fit {first} --sweep {setting} --out FOLDER"
 
 
 # --- the setting ----------------------------------------------------------------------------------

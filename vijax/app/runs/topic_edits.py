@@ -19,6 +19,7 @@ from vijax.app.folder.run_folder import (
     noted_settings,
     read_json,
     read_run_config,
+    with_names,
     write_beginning,
     write_json,
 )
@@ -65,8 +66,10 @@ def edit_run(
             f"{' and '.join(EDITED)}. Shares of merged topics of other models are sums of the "
             "columns of doc_topics.csv"
         )
+    if not any(edits):
+        raise ConfigError("edit: expected --merge, --drop, --split, --order or --name, got none")
     say_remarks(folder, say)
-    names = {**topic_names(config), **_read_names(edits.names, config.model.num_topics)}
+    names = topic_names(with_names(config, edits.names))
     with config.in_precision():
         plan = reread_plan(folder, config, training)
         run = restore(folder, plan)
@@ -108,19 +111,6 @@ def _edit(run: FittedRun, numbers: Mapping[str, Any], corpus: Any, key: Any) -> 
     if any(len(value) for value in numbers.values()):
         return edit_topics(run.fit, **numbers, corpus=corpus, key=key)
     return edit_topics(run.fit, order=[0])
-
-
-def _read_names(lines: Sequence[str], num_topics: int) -> dict[int, str]:
-    names = {}
-    for line in lines:
-        number, colon, name = line.partition(":")
-        if not colon or number.strip() not in map(str, range(num_topics)):
-            raise ConfigError(
-                f'--name: expected lines such as "3: sport", with the number of a topic before the '
-                f"edit, 0 to {num_topics - 1}, got {line!r}"
-            )
-        names[int(number)] = name.strip()
-    return names
 
 
 def _new_config(config: Config, edited: TopicEdit, names: Mapping[int, str]) -> Config:

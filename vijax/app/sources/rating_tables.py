@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,10 +116,14 @@ def _refuse_json_lines(section: RatingData, source: Any, roles: Mapping[str, Any
     names = jsonl_records(path, read_dialect(section)).names
     if not roles and not looks_like_ratings(names):
         return
+    literal = json.dumps(str(source), ensure_ascii=False)  # in double quotes, as the shell's differ
+    program = (
+        f"import pandas; pandas.read_json({literal}, lines=True, dtype=False)"
+        '.to_parquet("ratings.parquet")'
+    )
     raise ConfigError(
         f"{source}: expected a table of users and items, got JSON lines with {listed(names, 30)}. "
-        f'Write it as a table: python -c "import pandas; pandas.read_json({str(source)!r}, '
-        "lines=True, dtype=False).to_parquet('ratings.parquet')\""
+        f"Write it as a table: python -c {shlex.quote(program)}"
     )
 
 
