@@ -52,6 +52,8 @@ def test_the_text_has_every_topic_once_under_its_joins():
 def test_wrong_trees_are_told():
     with pytest.raises(ValueError, match=naming("topics:", "matrix")):
         topic_tree(TOPICS[:1])
+    with pytest.raises(ValueError, match=naming("topics:", "rows of zeros")):
+        topic_tree(np.vstack([TOPICS, np.zeros(15)]))
     with pytest.raises(ValueError, match="shares: expected 7 numbers"):
         topic_tree(TOPICS, SHARES[:3])
     with pytest.raises(ValueError, match="number: expected at most 7"):

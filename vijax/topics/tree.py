@@ -29,7 +29,7 @@ class TopicTree(NamedTuple):
 
     def groups(self, number: int) -> list[list[int]]:
         """The topics in this many groups; those of two or more are the `merge` of
-        `vijax.growing.edit_topics`.
+        `vijax.edit_topics`.
 
         >>> tree = topic_tree(np.array([[0.8, 0.2], [0.7, 0.3], [0.0, 1.0]]))
         >>> tree.groups(2)
@@ -92,13 +92,19 @@ def topic_tree(topics: Any, shares: Any | None = None) -> TopicTree:
       topics: probabilities of words by topic, (K, V), two topics or more.
       shares: shares of the topics, (K,); None: all are equal.
 
+    Raises:
+      ValueError: topics that are no probabilities, or shares of another number of topics.
+
     >>> tree = topic_tree(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
     >>> tree.joined.tolist(), tree.losses.round(4).tolist()
     ([[0, 1], [2, 3]], [0.0, 0.6365])
     """
     probs = np.asarray(topics, np.float64)
-    is_matrix = probs.ndim == 2 and len(probs) >= 2 and bool((probs >= 0).all())
-    require(is_matrix, "topics", "a matrix of probabilities, two rows or more", probs.shape)
+    expected = "a matrix of probabilities, two rows or more"
+    require(probs.ndim == 2 and len(probs) >= 2, "topics", expected, f"shape {probs.shape}")
+    totals = probs.sum(1, keepdims=True)
+    have_words = bool((probs >= 0).all() and (totals > 0).all() and np.isfinite(totals).all())
+    require(have_words, "topics", expected, "numbers below 0, rows of zeros, or NaN")
     size = len(probs)
     weights = np.ones(size)
     if shares is not None:
@@ -106,7 +112,7 @@ def topic_tree(topics: Any, shares: Any | None = None) -> TopicTree:
     is_valid = weights.shape == (size,) and bool((weights >= 0).all() and weights.sum() > 0)
     require(is_valid, "shares", f"{size} numbers of 0 or more, not all 0", weights.tolist())
     weights = weights / weights.sum()
-    masses = weights[:, None] * probs / probs.sum(1, keepdims=True)
+    masses = weights[:, None] * probs / totals
     ids = np.arange(size)
     losses = np.full((size, size), np.inf)
     for k in range(size - 1):

@@ -66,13 +66,19 @@ def fit_many(
     slopes = [name for name in fits.coefficients if name != "Intercept"]
     unknown = [name for name in of if name not in fits.coefficients]
     if unknown:
-        raise ConfigError(f"--of: expected coefficients, of {list(fits.coefficients)}, {unknown}")
+        raise ConfigError(
+            f"--of: expected coefficients, of {list(fits.coefficients)}, got {unknown}. The "
+            f"estimates of all are in {folder}; ask again with another --out"
+        )
     for number, name in enumerate(of or slopes or fits.coefficients, 1):
         signs = fits.table(name)
         path = folder / f"{number}-{_file_name(name)}.csv"
         write_columns(path, signs.columns())
         count = len(signs.sure_signs(rate))
-        texts.append(f"{signs}\nAt an expected share of {100 * rate:g} %: {count:,}. All: {path}")
+        texts.append(
+            f"{signs}\nThe signs of {count:,} of {len(signs):,} responses are sure, at an expected "
+            f"share of wrong ones of {100 * rate:g} %. All responses: {path}"
+        )
     say(f"Wrote {folder}: estimates.csv, fits.npz and a table for each coefficient")
     return "\n\n".join(texts), bool(2 * fits.usable.sum() >= len(fits))
 
