@@ -165,6 +165,23 @@ def test_the_settings_page_is_a_configuration(capsys):
     assert "num_topics = 50" in capsys.readouterr().out
 
 
+def test_settings_of_a_model_or_of_a_section(capsys):
+    assert main(["settings", "--model", "lda"]) == 0
+    whole = capsys.readouterr().out
+    assert main(["settings", "lda"]) == 0
+    assert capsys.readouterr().out == whole
+    for section, key in (("fit", "combine"), ("algorithm", "warm_starts")):
+        assert main(["settings", section, "--model", "lda"]) == 0
+        shown = capsys.readouterr().out
+        assert shown in whole
+        assert f"\n{key} = " in shown
+        assert "num_topics" not in shown
+    assert main(["settings", "fit"]) == 0
+    assert 'combine = "best"' in capsys.readouterr().out
+    assert main(["settings", "lda", "--model", "hdp"]) == 2
+    assert "expected one model, got 'lda' and --model hdp" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("command", "fragments"),
     [

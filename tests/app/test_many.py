@@ -86,6 +86,7 @@ def test_columns_that_are_no_samples_are_told(files, capsys):
         (["--out", "o", "--by", "sample", "--family", "poisson"], "counts"),
         (["--out", "o", "--by", "sample", "--of", "dose"], "--of: expected coefficients"),
         (["--out", "o", "--by", "sample", "--prior", "treat"], "priors: expected one of"),
+        (["--out", "o", "--by", "sample", "--rate", "5"], "rate: expected a probability"),
     ],
 )
 def test_wrong_requests_are_told(files, capsys, options, said):

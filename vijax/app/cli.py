@@ -527,16 +527,22 @@ def report(run: Path, /, *, name: tuple[str, ...] = ()) -> int:
     return 0
 
 
-def settings(*, model: str | None = None) -> int:
+def settings(name: str | None = None, /, *, model: str | None = None) -> int:
     """Prints every setting of a model with its default and its meaning, as a TOML file to begin
     from.
 
     Args:
+      name: a model, or a section of the settings: data, model, algorithm, fit or page.
       model: name of the model; without it, lda, under a list of the models.
     """
-    from vijax.app.plan.config import settings_text
+    from vijax.app.plan.config import SECTIONS, ConfigError, settings_text
 
-    print(settings_text(model), end="")
+    if name in SECTIONS:
+        print(settings_text(model, name), end="")
+        return 0
+    if name is not None and model is not None:
+        raise ConfigError(f"settings: expected one model, got {name!r} and --model {model}")
+    print(settings_text(name or model), end="")
     return 0
 
 

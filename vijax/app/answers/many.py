@@ -15,6 +15,7 @@ from vijax.app.folder.run_folder import Say
 from vijax.app.rows.transformed import write_columns
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.data.reading.checks import listed
+from vijax.checks import require
 from vijax.data.schema.labels import distinct_values
 from vijax.data.schema.typed_columns import TypedTable, typed_table
 from vijax.files import own_folder
@@ -39,12 +40,14 @@ def fit_many(
     """The text of the answer, and whether half of the fits can be used.
 
     Raises:
-      ConfigError: a folder that is not empty, rows that cannot be paired.
+      ConfigError: a folder that is not empty, rows that cannot be paired, unknown coefficients.
+      ValueError: a rate that is no probability, or a request that cannot be fitted.
     """
     from vijax import glmm
 
     if out.exists() and any(out.iterdir()):
         raise ConfigError(f"--out: {out} is not empty; name a new folder")
+    require(0 < rate < 1, "rate", "a probability between 0 and 1", rate, "0.05 is 5 %.")
     table = typed_table(data, (request.by or "",))
     responses: Any = request.responses
     if request.by is not None:

@@ -58,8 +58,7 @@ def quality(
         times = f": each {unit.rpartition(' ')[2]} is {np.exp(better.mean):.3g} times as probable"
     note = " ".join(warnings) or f"The model is better than {plain.name} by {difference}{times}."
     note += " A nat is a unit of log probability, a factor of 2.72."
-    rows: list[list[Any]]
-    rows = [
+    rows: list[list[Any]] = [
         [_name_of_model(run), score.mean],
         [plain.name, plain.score.mean],
         ["difference", better.mean],

@@ -285,10 +285,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
 
 def facts_remedy(folder: Path) -> str:
     """The remedy if it is no longer known with which data a run began."""
-    return (
-        "which data the run began with is not known any more: fit it again, vijax fit "
-        f"{folder / 'config.toml'} --out FOLDER"
-    )
+    return f"which data the run began with is not known any more: {_again(folder)}"
 
 
 def write_json(path: Path, value: Any) -> None:

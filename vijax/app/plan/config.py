@@ -287,8 +287,16 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value]
 
 
-def settings_text(model: str | None = None) -> str:
-    """Every setting of a model, with its default and meaning, as a TOML file ready to edit."""
+SECTIONS = ("data", "model", "algorithm", "fit", "page")
+"""The sections of a configuration."""
+
+
+def settings_text(model: str | None = None, section: str | None = None) -> str:
+    """Every setting of a model, or of one section, with its default and meaning, as a TOML file
+    ready to edit."""
+    if section is not None:
+        parts = re.split(r"(?m)^(?=\[)", settings_text(model or DEFAULT_MODEL))
+        return "".join(part for part in parts if part.startswith((f"[{section}]", f"[{section}.")))
     if model is not None:
         _model_name({"model.name": Entry(model, "--model")}, ())
         return write_toml(schema(model)())

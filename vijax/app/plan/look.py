@@ -271,6 +271,7 @@ def look_at_table(data: str, listing: Any, config: Any, user_settings: Mapping[s
     settings |= _emission(columns, flat_config) | _networks(columns, flat_config)
     if "model.rotation" in flat_config:
         settings |= {"model.noise": "diagonal", "model.rotation": "varimax"}
+    if "model.rotation" in flat_config and "model.noise" not in user_settings:
         reasons["model.noise"] = "A noise for each column; isotropic would be principal components."
     if flat_config["fit.batch_size"] is not None:
         settings["fit.batch_size"] = min(

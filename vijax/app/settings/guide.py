@@ -52,7 +52,8 @@ Then
     vijax resume runs/mine                        go on after Ctrl-C, a crash or a power cut, bit for bit
     vijax configs                                 the configurations that come with vijax
     vijax settings                                the models, and every setting of the first
-    vijax settings --model hmm                    every setting of another, its default and its meaning
+    vijax settings hmm                            every setting of another, its default and its meaning
+    vijax settings fit --model hmm                those of one section
     vijax version                                 which vijax this is (also: vijax --version)
 
 --debug (or VIJAX_DEBUG=1) shows where an error came from. Compiled programs are kept in the user's cache folder
