@@ -72,7 +72,7 @@ html_theme_options = {
         "image_dark": "_static/logo.svg",
         "alt_text": "vijax",
     },
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 4,
 }
 html_static_path = ["_static"]
 html_css_files = ["vijax.css"]

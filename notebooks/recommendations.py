@@ -177,15 +177,13 @@ learn = vi.learn("user_weights", optimizer=optax.adam(0.05))
 with_age = vi.fit(vi.cavi(model, learn=learn), known(kept, old), num_steps=150, key=jax.random.key(0))
 taste = np.asarray(with_age.posterior["items"].mean())
 
-rows = np.r_[old[:1], new]  # readers who all borrowed nothing are refused, so one of training leads them
-truth = sp.csr_array(sp.vstack([sp.csr_array((1, num_books), dtype=int), borrowed[new]]))
-nothing = sp.csr_array(sp.vstack([kept[[0]], sp.csr_array((200, num_books), dtype=int)]))
-rank = lambda weights, items: vi.evaluate.ranking(weights, items, nothing, truth)
+nothing = sp.csr_array((len(new), num_books), dtype=int)
+rank = lambda weights, items: vi.evaluate.ranking(weights, items, nothing, borrowed[new])
 scores = {
-    "popularity": rank(np.ones((201, 1)), popular),
+    "popularity": rank(np.ones((len(new), 1)), popular),
     "the model without ages": rank(fit.predict(nothing), books),
-    "the model with ages": rank(with_age.predict(known(nothing, rows)), taste),
-    "their true tastes": rank(np.asarray(chance[readers][rows]), np.eye(num_books)),
+    "the model with ages": rank(with_age.predict(known(nothing, new)), taste),
+    "their true tastes": rank(np.asarray(chance[readers][new]), np.eye(num_books)),
 }
 for name, score in scores.items():
     print(f"{name:24} NDCG {score.mean:.3f} ± {score.standard_error:.3f}")
@@ -194,12 +192,12 @@ for name, score in scores.items():
 # What it would show to somebody of 18, and of 75, who has just come in:
 
 # %%
-ages = (np.array([50, 18, 75]) - 50) / 20
-numbers_of = np.stack([ages, ages**2 - 1], 1)
-counts = sp.csr_array(sp.vstack([kept[[0]], sp.csr_array((2, num_books), dtype=int)]))
-answers = vi.models.recommend(with_age, vi.models.with_covariates(counts, numbers_of), 10)
-for row, years in ((1, 18), (2, 75)):
-    print(years, *names[answers.items[row]], sep=", ")
+years = np.array([18, 75])
+number = (years - 50) / 20
+two_readers = vi.models.with_covariates(nothing[:2], np.stack([number, number**2 - 1], 1))
+answers = vi.models.recommend(with_age, two_readers, 10)
+for year, items in zip(years, answers.items, strict=True):
+    print(year, *names[items], sep=", ")
 
 # %% [markdown]
 # ## Verdict

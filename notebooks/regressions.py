@@ -99,6 +99,7 @@ points = ax.scatter(np.arange(len(order)), slopes.mean(0)[order], c=sizes[order]
 ax.axhline(draws.named["dose"].mean(), color="tab:red", lw=1)
 ax.set(xlabel="clinics, by slope", ylabel="slope of dose, 90 %")
 fig.colorbar(points, label="patients")
+plt.show()
 # %% [markdown]
 # ## Does it describe the data?
 # Replicated data should look like the data. Here: the share that recovers, clinic by clinic, and how it spreads.
@@ -137,3 +138,4 @@ for clinic, color in ((table["clinic"][0], "tab:blue"), ("a new one", "tab:orang
     ax.fill_between(dose, seen.low, seen.high, color=color, alpha=0.2)
 ax.set(xlabel="dose", ylabel="P(recovered), 90 %")
 ax.legend()
+plt.show()

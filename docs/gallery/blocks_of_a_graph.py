@@ -24,8 +24,8 @@ print(f"agreement with the truth (NMI) {vi.evaluate.nmi(truth, blocks).mean:.2f}
 figure, axes = plt.subplots(1, 2, figsize=(6, 3.2))
 order = np.argsort(blocks, kind="stable")
 axes[0].imshow(links, cmap="Blues")
-axes[0].set_title("as it came", fontsize=10)
+axes[0].set_title("links, people as they came", fontsize=10)
 axes[1].imshow(links[order][:, order], cmap="Blues")
-axes[1].set_title("by block", fontsize=10)
+axes[1].set_title("the same, by block", fontsize=10)
 for ax in axes:
     ax.axis("off")

@@ -21,5 +21,6 @@ print(f"agreement with the digits (NMI) {vi.evaluate.nmi(digits.target, groups).
 
 figure, axes = plt.subplots(3, 8, figsize=(6, 2.6))
 for ax, image in zip(axes.flat, prototypes, strict=True):
-    ax.imshow(image, cmap="Blues", vmin=0, vmax=1)
+    shade = ax.imshow(image, cmap="Blues", vmin=0, vmax=1)
     ax.axis("off")
+figure.colorbar(shade, ax=axes, label="chance of ink")

@@ -22,5 +22,6 @@ print(f"agreement with the true states (NMI) {vi.evaluate.nmi(states, chances.ar
 figure, (above, below) = plt.subplots(2, 1, figsize=(6, 4), sharex=True, height_ratios=(3, 1))
 above.plot(series, linewidth=0.9)
 above.set_ylabel("series")
-below.stackplot(range(300), chances.T, alpha=0.8)
-below.set(xlabel="step", ylabel="state", ylim=(0, 1), xlim=(0, 300))
+below.stackplot(range(300), chances.T, alpha=0.8, labels=["state 0", "state 1", "state 2"])
+above.legend(*below.get_legend_handles_labels(), frameon=False, ncols=3, fontsize=8)
+below.set(xlabel="step", ylabel="probability", ylim=(0, 1), xlim=(0, 300))

@@ -32,4 +32,5 @@ for ax, row, topic, share in zip(axes.flat, leading, topics, shares, strict=True
     ax.barh([corpus.vocabulary[v] for v in row[::-1]], topic[row[::-1]])
     ax.set_title(f"{share:.0%} of all words", fontsize=9)
     ax.tick_params(labelsize=7)
-    ax.set_xticks([])
+    ax.xaxis.set_major_formatter("{x:.1%}")
+    ax.locator_params(axis="x", nbins=3)

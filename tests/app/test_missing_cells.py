@@ -86,7 +86,7 @@ def test_rows_are_refused_or_left_out(penguins):
     assert load_data(load_config("ard_regression", by_target, penguins)).train.num_rows == 29
     lost = ["data.columns=['Bill (mm)', 'empty']", "held_out=0", "data.missing=drop"]
     Path("e.csv").write_text("Bill (mm),empty\n1,\n2,\n3,\n")
-    with pytest.raises(ValueError, match=naming("'empty'", "3")):
+    with pytest.raises(ValueError, match=naming("e.csv:", "'empty' lacks 3")):
         load_data(load_config("mixture", lost, "e.csv"))
 
 

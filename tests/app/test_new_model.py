@@ -84,5 +84,5 @@ def test_a_new_model_is_two_files_is_fitted_described_and_has_settings(coin, tmp
 
 
 def test_its_limits_hold_in_python(coin):
-    with pytest.raises(ValueError, match=naming("a:", "-1.0")):
+    with pytest.raises(ValueError, match=naming("a:", "got -1.0")):
         vi.models.coin.coin(a=-1.0)

@@ -94,9 +94,9 @@ def test_what_is_left_out_none_and_wrong_calls_are_left_to_the_function():
     assert grid(2) == (2, None, (), {})
     assert grid(2, None, 3, a=1.0) == (2, None, (3,), {"a": 1.0})
     assert grid(2, rate=len) == (2, len, (), {})  # a function, where one may stand for a number
-    with pytest.raises(TypeError, match=naming("1", "'size'")):
+    with pytest.raises(TypeError, match=naming("grid()", "missing 1", "'size'")):
         grid()
-    with pytest.raises(ValueError, match=naming("rate:", "0")):
+    with pytest.raises(ValueError, match=naming("rate:", "positive", "got 0")):
         grid(2, 0)
 
 

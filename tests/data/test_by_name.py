@@ -48,7 +48,7 @@ def test_columns_are_taken_by_name_out_of_every_table(kind):
     assert order_columns(("c", "b", "a"), table, "data", "the fit", "") is table
     with pytest.raises(
         ValueError,
-        match=naming("data:", "columns"),
+        match=naming("data:", "a, d", "none named d", "Mend it"),
     ):
         order_columns(("a", "d"), table, "data", "the fit", "Mend it.")
 
@@ -179,7 +179,7 @@ def test_columns_of_any_names_are_read_by_name(names):
     assert known == (tuple(map(str, names)),)
     for other in (table, table[names[::-1]], ROWS):
         np.testing.assert_array_equal(order_by_names(known, other), ROWS)
-    with pytest.raises(ValueError, match=naming("data:", "columns")):
+    with pytest.raises(ValueError, match=naming("data:", "none named", "columns of training")):
         order_by_names(known, table.set_axis(["b", "c"], axis=1))
 
 

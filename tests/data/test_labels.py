@@ -116,9 +116,9 @@ def test_tables_are_refused_by_name():
         typed_table(np.ones((2, 2)))
     with pytest.raises(ValueError, match=r"columns of one length, got lengths \[1, 2\]"):
         typed_table({"a": [1], "b": [1, 2]})
-    with pytest.raises(ValueError, match=naming("'a'", "2")):
+    with pytest.raises(ValueError, match=naming("table:", "'a'", "(2, 2)")):
         typed_table({"a": np.ones((2, 2))})
-    with pytest.raises(ValueError, match=naming("'a'", "complex128")):
+    with pytest.raises(ValueError, match=naming("table:", "'a'", "complex128")):
         typed_table({"a": np.ones(2) * 1j})
 
 
@@ -176,9 +176,9 @@ def test_words_for_missing_cells_are_no_numbers_in_memory_and_blanks_are_missing
     assert masked.missing.tolist() == [False, True]
     with pytest.raises(ValueError, match="in row 0"):
         typed_table({"x": np.array([1], "timedelta64[ns]")}).columns["x"].numbers()
-    with pytest.raises(ValueError, match=naming("'x'", "'3'")):
+    with pytest.raises(ValueError, match=naming("table:", "'x': '3'", "[...]")):
         typed_table({"x": 3})
-    with pytest.raises(ValueError, match=naming("0", "'x'")):
+    with pytest.raises(ValueError, match=naming("table:", "list in row 0", "'x'")):
         typed_table({"x": [[1], 2]})
 
 

@@ -57,7 +57,7 @@ def test_a_file_says_its_line(tmp_path):
     pandas.DataFrame({"x": [f"{100 * x:.1f}%" for x in X], "y": Y}).to_csv(path, index=False)
     with pytest.raises(
         ValueError,
-        match=naming("'12.6%'", "'x'"),
+        match=naming("'x'", "12.6 for '12.6%'", "C(x)"),
     ):
         vi.glmm("y ~ x", str(path))
 
@@ -98,7 +98,7 @@ def test_few_numbers_with_signs_are_told():
     cells = [["10%", "20%", "30%"][place % 3] for place in range(N)]
     with pytest.warns(
         UserWarning,
-        match=naming("'x'", "'10%'"),
+        match=naming("'x'", "write 10 for '10%'", "C(x)"),
     ):
         assert len(glmm(cells, "y ~ 0 + x").design.labels) == 3
     with warnings.catch_warnings():

@@ -201,7 +201,7 @@ def test_new_rows_are_read_by_the_format_of_the_training_rows():
 
 def test_a_missing_time_is_said_with_its_row():
     columns = {"time": np.r_[np.arange(23.0), np.nan], "x": X}
-    with pytest.raises(DataError, match=naming("'time'", "23")):
+    with pytest.raises(DataError, match=naming("'time'", "row 23", "data.missing=drop")):
         make_table(columns, IN_TIME, "f.csv")
 
 

@@ -92,7 +92,7 @@ def test_a_comment_that_may_be_the_header_is_refused_and_the_remedy_works(text, 
     path = saved(tmp_path / "t.csv", text)
     with pytest.raises(
         DataError,
-        match=naming("t.csv", "1"),
+        match=naming("t.csv:1:", "remove its #", "remove the line"),
     ):
         read_columns(path)
     header, _, rest = text.partition("\n")

@@ -249,7 +249,7 @@ def test_a_full_disk_is_said_and_what_was_written_is_kept(tmp_path, workers):
                 if workers
                 else None
             )
-            with pytest.raises(DataError, match=naming("out:", "room")):
+            with pytest.raises(DataError, match=naming("out:", "none left", "run the same again")):
                 prepare(iter(texts), out, executor=pool, **arguments)
         kept = {path.name for path in out.iterdir()}
         # Which of two workers' shards finds no room is chance; one worker writes them in order.

@@ -106,7 +106,7 @@ def test_unigram_score_is_the_cross_entropy():
     assert score.rows.tolist() == [0, 2]
     assert score.num_skipped == 1
     unseen = Corpus.from_counts([[1, 1, 0]]), Corpus.from_counts([[0, 0, 2]])
-    with pytest.raises(ValueError, match=naming("test:", "2")):
+    with pytest.raises(ValueError, match=naming("test:", "word 2", "vijax.data.select_words")):
         unigram_score(*unseen)
     assert unigram_score(*unseen, smoothing=1.0).mean == pytest.approx(np.log(1 / 5))
 

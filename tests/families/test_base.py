@@ -101,7 +101,7 @@ def test_natural_and_mean_parameters_convert_only_by_name() -> None:
 def test_require_passes_what_is_true_and_what_is_traced() -> None:
     require(True, "x", "anything", 0)
     jax.jit(lambda x: require(x > 0, "x", "positive", x))(-1.0)
-    with pytest.raises(ValueError, match=naming("x:", "-1")):
+    with pytest.raises(ValueError, match=naming("x:", "got -1.", "absolute value")):
         require(np.float64(-1) > 0, "x", "positive", -1, "Take the absolute value.")
 
 

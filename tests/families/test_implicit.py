@@ -80,7 +80,7 @@ def test_the_gradient_of_an_expectation_under_a_mixture_which_has_no_quantile():
 def test_wrong_functions_and_draws_are_refused():
     with pytest.raises(
         ValueError,
-        match=naming("cdf:", "2"),
+        match=naming("cdf:", "(2,)", "shape ()"),
     ):
         vi.implicit(jnp.zeros(2), 1.0, cdf=lambda x, p: jnp.sum(x), log_prob=lambda x, p: x)
     with pytest.raises(ValueError, match=r"^log_prob: .* got shape \(3, 2\)"):

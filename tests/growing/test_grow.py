@@ -249,9 +249,11 @@ def test_what_cannot_grow_is_refused() -> None:
         match=naming("make:", "another model"),
     ):
         vi.grow(lambda k: vi.models.lda(k, 5), np.ones((5, 5), int), key=key)
-    with pytest.raises(ValueError, match=naming("make:", "8 classes")):
+    with pytest.raises(ValueError, match=naming("make:", "8 classes", "vijax.models.dp_mixture")):
         vi.grow(lambda k: vi.models.gap_nmf(3, k), np.ones((5, 3)), key=key)
-    with pytest.raises(ValueError, match=naming("make:", "8 classes")):
+    with pytest.raises(
+        ValueError, match=naming("make:", "8 classes", "posterior", "vijax.models.dp_mixture")
+    ):
         vi.grow(
             lambda k: vi.models.mixture(unit_gaussian(k, 1), weights=1 / k), clusters(), key=key
         )

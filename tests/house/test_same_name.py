@@ -30,7 +30,9 @@ def test_the_other_is_named_with_what_to_do(tmp_path):
         "vijax",
         ["vijax/__init__.py", "vijax/models/Gaussian.py"],
     )
-    with pytest.raises(ImportError, match=naming("0.0.3", "-vi")) as error:
+    with pytest.raises(
+        ImportError, match=naming("vijax 0.0.3", "pip uninstall -y vijax vijax-vi")
+    ) as error:
         check_no_other(package)
     assert str(package) in str(error.value)
 

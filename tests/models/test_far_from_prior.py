@@ -121,7 +121,7 @@ def test_columns_far_from_the_prior_are_said_and_others_are_not(name):
     for at in far:
         with pytest.warns(
             FarFromPriorWarning,
-            match=naming("data:", "0"),
+            match=naming("data:", " 0 (mean", "deviation", "nats"),
         ):
             warn_of_far_columns(model, data(*at))
     with warnings.catch_warnings():

@@ -38,7 +38,7 @@ def test_as_many_other_words_are_refused(case):
     if "score" in one.fit.alg.spec.model.queries:
         with pytest.raises(ValueError, match="other0"):
             one.fit.score(foreign, key=KEY)
-    with pytest.raises(ValueError, match=naming("state:", "that")):
+    with pytest.raises(ValueError, match=naming("state:", "of these")):
         fit_of(case, foreign, one.model, num_steps=case.steps + 1, state=one.fit.state)
 
 

@@ -141,7 +141,7 @@ def test_a_state_of_a_table_goes_on_with_its_columns_alone(batch_size):
     )
     state = go_on(table).state
     for wrong in (table[["large", "small"]], table.rename(columns={"small": "other"})):
-        with pytest.raises(ValueError, match=naming("state:", "that")):
+        with pytest.raises(ValueError, match=naming("state:", "columns", "fit.columns")):
             go_on(wrong, state)
     assert int(go_on(table, state).state.step) == 2
     assert int(go_on(rows, state).state.step) == 2

@@ -102,7 +102,7 @@ def test_numbers_that_are_not_finite_are_named(fits, model, number):
     x = np.where(np.arange(12)[:, None] == 3, UNKNOWN[number], X)
     with pytest.raises(ValueError, match=r"x: expected finite numbers, got .*row 3"):
         MODELS[model](x, Y)
-    with pytest.raises(ValueError, match=naming("inputs:", "3")):
+    with pytest.raises(ValueError, match=naming("inputs:", "finite", "row 3", "Remove")):
         fits[model].predict(x)
 
 

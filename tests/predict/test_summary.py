@@ -64,5 +64,5 @@ def test_swapped_arguments_of_draws_are_named():
         match=naming("key:", "10", "fit.sample"),
     ):
         fit.sample(10, jax.random.key(0))
-    with pytest.raises(ValueError, match=naming("num_draws:", "1")):
+    with pytest.raises(ValueError, match=naming("num_draws:", "random key")):
         fit.sample(jax.random.key(0), jax.random.key(0))

@@ -27,15 +27,17 @@ def test_masked_cells_and_dates_are_no_numbers(estimator):
     nanoseconds."""
     arguments = inspect.signature(estimator.fit).parameters
     given = {"y": Y} if arguments["y"].default is inspect.Parameter.empty else {}
-    with pytest.raises(ValueError, match=naming("X:", "1")):
+    with pytest.raises(ValueError, match=naming("X:", "1 masked", "leave these rows out")):
         estimator.fit(np.ma.array(X, mask=MASK), **given)
     with pytest.raises(ValueError, match="X: expected numbers, got dates"):
         estimator.fit(X.astype("M8[D]"), **given)
     if "y" in given:
-        with pytest.raises(ValueError, match=naming("y:", "1")):
+        with pytest.raises(ValueError, match=naming("y:", "1 masked", "leave these rows out")):
             estimator.fit(X, np.ma.array(Y, mask=MASK[:, 1]))
     if "sample_weight" in arguments:
-        with pytest.raises(ValueError, match=naming("sample_weight:", "1")):
+        with pytest.raises(
+            ValueError, match=naming("sample_weight:", "1 masked", "leave these rows out")
+        ):
             estimator.fit(X, **given, sample_weight=np.ma.array(np.ones(20), mask=MASK[:, 1]))
 
 

@@ -236,7 +236,7 @@ def test_rows_that_lack_a_cell_are_left_out_where_asked():
 def test_ordered_classes_of_text_need_an_order():
     y = np.where(Y > 1, "high", np.where(Y > -1, "mid", "low"))
     settings = {"family": "cumulative", "random_state": 0, "max_gradients": 300}
-    with pytest.raises(ValueError, match=naming("y:", "numbers")):
+    with pytest.raises(ValueError, match=naming("y:", "numbers", "text", "order=[")):
         vs.MixedModelClassifier("~ x", **settings).fit(TABLE, y)
     with pytest.raises(ValueError, match="order: expected each class once"):
         vs.MixedModelClassifier("~ x", **settings, order=["low", "high"]).fit(TABLE, y)

@@ -50,7 +50,7 @@ def test_the_text_has_every_topic_once_under_its_joins():
 
 
 def test_wrong_trees_are_told():
-    with pytest.raises(ValueError, match=naming("topics:", "matrix")):
+    with pytest.raises(ValueError, match=naming("topics:", "matrix", "(1, 15)")):
         topic_tree(TOPICS[:1])
     with pytest.raises(ValueError, match=naming("topics:", "rows of zeros")):
         topic_tree(np.vstack([TOPICS, np.zeros(15)]))

@@ -103,7 +103,7 @@ def test_one_group_has_no_standard_error():
 
 
 def test_shapes_that_do_not_fit():
-    with pytest.raises(ValueError, match=naming("log_lik:", "5")):
+    with pytest.raises(ValueError, match=naming("log_lik:", "(draws, groups)", "(5,)")):
         loo(np.zeros(5))
     with pytest.raises(
         ValueError,

@@ -520,7 +520,7 @@ def test_of_other_fits_it_is_said_what_was_not_checked_and_how_to(row, words):
     assert re.search(words, fit.verdict), fit.verdict
     assert fit.usable
     assert np.isnan(fit.khat)
-    with pytest.raises(ValueError, match=naming("fit:", "that")):
+    with pytest.raises(ValueError, match=naming("fit:", "vijax.density", "fit.verdict")):
         fit.judged()
 
 
@@ -565,7 +565,7 @@ def test_a_fit_without_data_says_what_it_needs():
     fit = posterior_of_rows()
     assert "Not checked" in fit.verdict
     assert "fit.judged(data, key=key)" in fit.verdict
-    with pytest.raises(ValueError, match=naming("data:", "those")):
+    with pytest.raises(ValueError, match=naming("data:", "got none", "vijax.fit")):
         fit.judged(key=KEY)
     with pytest.raises(ValueError, match="key: expected a random key"):
         fit.judged(ROWS)

@@ -96,7 +96,7 @@ def test_columns_of_one_name_and_dates_are_named():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(TABLE).rename(columns={"count": "x"})
     for text in ("y ~ x", "y ~ label + (1 | x)"):
-        with pytest.raises(ValueError, match=naming("'x'", "Rename")):
+        with pytest.raises(ValueError, match=naming("formula:", "['x']", "Rename")):
             vi.glmm(text, frame)
     assert len(vi.glmm("y ~ label", frame).names) == 3  # x is not read
     days = np.arange(24).astype("datetime64[D]")
@@ -330,7 +330,7 @@ def test_a_row_of_weight_two_is_two_rows_in_priors_and_units_too(text, family):
 def test_columns_that_give_the_response_exactly_leave_sigma_no_posterior(family, columns):
     with pytest.raises(
         ValueError,
-        match=naming("table:", "y"),
+        match=naming("table:", "got y,", "Leave out the column"),
     ):
         vi.glmm("y ~ x", TABLE | columns, family)
     vi.glmm("y ~ x", TABLE | columns | {"y": columns["y"] + 1e-6 * TABLE["y"]}, family)

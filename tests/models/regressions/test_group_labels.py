@@ -100,7 +100,7 @@ def test_a_row_without_a_label_is_named(missing):
     labels = [*by_place(["ann", "bob", "cy"])[:5], missing]
     with pytest.raises(
         ValueError,
-        match=naming("labels:", "5"),
+        match=naming("labels:", "row 5", "Leave those rows out"),
     ):
         vi.models.group_rows(X, Y, labels)
 

@@ -154,7 +154,7 @@ def test_groups_that_rows_do_not_name_have_no_means():
     """The cells that stood in for them were shown as one group, with the mean of groups at large."""
     model = vi.glmm("y ~ x + (1 | k)", TABLE)
     draws = drawn(model)
-    with pytest.raises(ValueError, match=naming("by:", "'k'")):
+    with pytest.raises(ValueError, match=naming("by:", "['k']", "at=", 'newdata="rows"')):
         ask(model, draws, newdata="balanced", by="k")
     means_of_groups = ask(model, draws, newdata="balanced", by="k", at={"k": [0, 2]})
     assert list(map(str, means_of_groups.labels["k"])) == ["0", "2"]
