@@ -2,10 +2,18 @@
 
     with pytest.raises(ValueError, match=naming("rate:", "-1.0", "vijax.svi")): ...
 
-The names are the argument, with its colon; what came in; and what the remedy tells to write."""
+The names are the argument, with its colon; what came in; and what the remedy tells to write. A
+number stands alone in the text: `1` is not in `10`, `0.1` or `row_1`."""
 
 import re
 from typing import Any
+
+
+def _pattern(name: str) -> str:
+    """A pattern of one name."""
+    if not re.fullmatch(r"-?\d[\d.,]*", name):
+        return re.escape(name)
+    return rf"(?<![\w-])(?<!\d[.,]){re.escape(name)}(?!\w)(?![.,]\d)"
 
 
 def naming(*names: str) -> str:
@@ -14,11 +22,13 @@ def naming(*names: str) -> str:
     >>> text = "rate: expected a positive number, got -1.0. Write vijax.svi(model)."
     >>> bool(re.search(naming("rate:", "-1.0", "vijax.svi"), text)), bool(re.search(naming("size:"), text))
     (True, False)
+    >>> bool(re.search(naming("1"), "got 1.")), bool(re.search(naming("1"), "got 10 or 0.1"))
+    (True, False)
     """
-    return "(?s)^" + "".join(f"(?=.*{re.escape(name)})" for name in names)
+    return "(?s)^" + "".join(f"(?=.*{_pattern(name)})" for name in names)
 
 
 def check_names(text: Any, *names: str) -> None:
     """Fails unless a text has all of these names."""
-    missing = [name for name in names if name not in str(text)]
+    missing = [name for name in names if not re.search(_pattern(name), str(text))]
     assert not missing, f"expected a text that names {missing}, got: {text}"
