@@ -14,8 +14,8 @@ from vijax.app.catalogue.glmm import read_priors
 from vijax.app.folder.run_folder import Say
 from vijax.app.rows.transformed import write_columns
 from vijax.app.settings.typed_toml import ConfigError
-from vijax.data.reading.checks import listed
 from vijax.checks import require
+from vijax.data.reading.checks import listed
 from vijax.data.schema.labels import distinct_values
 from vijax.data.schema.typed_columns import TypedTable, typed_table
 from vijax.files import own_folder
