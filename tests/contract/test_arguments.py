@@ -118,7 +118,7 @@ def test_a_class_is_checked_whichever_way_it_is_made():
         "offset",
         "kappa",
     ]
-    with pytest.raises(ValueError, match=naming("kappa:", "0", "1", "2")):
+    with pytest.raises(ValueError, match=naming("kappa:", "0", "1", "2.0")):
         schedule.__class__(1.0, 1.0, 2.0)
 
 
