@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.app.small_runs import write_inputs
-from vijax.app.cli import UNUSABLE, main
+from vijax.app.cli import main
+from vijax.app.commands.endings import UNUSABLE
 from vijax.app.report.pages import write_pages
 from vijax.app.runs import checked
 from vijax.trust.check import Check, Quantity, Verdict

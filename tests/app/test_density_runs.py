@@ -14,7 +14,8 @@ pytest.importorskip("tyro")
 pytest.importorskip("matplotlib")
 
 from tests.naming import check_names, naming
-from vijax.app.cli import UNUSABLE, main
+from vijax.app.cli import main
+from vijax.app.commands.endings import UNUSABLE
 from vijax.app.plan.config import load_config
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.verdict.target import Target

@@ -47,6 +47,7 @@ FLOORS = [
     "answers",
     "report",
     "runs",
+    "commands",
     "cli",
 ]
 """The floors of `vijax/app/`, from the lowest up: a floor uses those before it, and there are no

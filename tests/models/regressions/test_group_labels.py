@@ -91,7 +91,9 @@ def test_groups_without_rows_are_asked_for():
     ):
         vi.models.group_rows(X, Y, by_place(["ann", "bob", "cy"]), num_groups=3)
 
-    with pytest.raises(ValueError, match=naming("num_groups:", "2,147,483,647", "9,007,199,254,740,992", "Leave")):
+    with pytest.raises(
+        ValueError, match=naming("num_groups:", "2,147,483,647", "9,007,199,254,740,992", "Leave")
+    ):
         vi.models.group_rows(X, Y, PLACES, num_groups=2**53)
 
 
