@@ -56,9 +56,16 @@ class Context(NamedTuple):
         return self.weights() > 0
 
     def vectors(self) -> Float[Array, "groups D"]:
-        """The first array of every group, flattened."""
+        """The first array of every group, flattened; missing numbers are means of their columns."""
         first = lambda group: jnp.ravel(jax.tree.leaves(group)[0])
-        return jax.vmap(first)(jax.tree.map(jnp.asarray, self.data().data))
+        vectors = jax.vmap(first)(jax.tree.map(jnp.asarray, self.data().data))
+        if not jnp.issubdtype(vectors.dtype, jnp.floating):
+            return vectors
+        is_there = ~jnp.isnan(vectors)
+        weights = self.weights().astype(vectors.dtype)
+        totals = weights @ jnp.where(is_there, vectors, 0.0)
+        means = totals / jnp.maximum(weights @ is_there.astype(vectors.dtype), 1e-30)
+        return jnp.where(is_there, vectors, means)
 
     def templates(self) -> dict[str, Family]:
         """The local families of one group."""

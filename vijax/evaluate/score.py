@@ -4,7 +4,7 @@ of scores; a baseline."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -23,6 +23,8 @@ from vijax.evaluate.tokens import as_corpus, check_topics
 from vijax.families import Family, Point
 from vijax.xla.compiler import count_numbers, once_jit
 from vijax.xla.precision import enable_x64
+
+ROWS_AT_ONCE = 1024
 
 
 class Score(NamedTuple):
@@ -361,7 +363,16 @@ def _mixture_densities(
 def _predictive_densities(
     emission: Any, parts: tuple[Family | Point, ...], data: Array
 ) -> Float[Array, "N K"]:
-    return jax.vmap(lambda y: jnp.concatenate([emission.log_predictive(q, y) for q in parts]))(data)
+    densities = lambda y: jnp.concatenate([emission.log_predictive(q, y) for q in parts])
+    return _row_densities(emission, densities, data)
+
+
+def _row_densities(emission: Any, densities: Callable[[Array], Array], data: Array) -> Array:
+    """The densities of all rows. Where cells are missing each row has matrices of its own, so that
+    few rows are read at once."""
+    if not emission.takes_missing:
+        return jax.vmap(densities)(data)
+    return jax.lax.map(densities, data, batch_size=ROWS_AT_ONCE)
 
 
 def _point_densities(
@@ -369,4 +380,5 @@ def _point_densities(
 ) -> Float[Array, "N K"]:
     plain = emission.scored_as or emission
     stats = [q.stats(q.mean()) for q in parts]
-    return jax.vmap(lambda y: jnp.concatenate([plain.log_likelihood(s, y) for s in stats]))(data)
+    densities = lambda y: jnp.concatenate([plain.log_likelihood(s, y) for s in stats])
+    return _row_densities(emission, densities, data)

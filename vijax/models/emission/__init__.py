@@ -7,6 +7,7 @@ from vijax.models.emission.around import around
 from vijax.models.emission.base import Emission as Emission
 from vijax.models.emission.base import LogLikelihood as LogLikelihood
 from vijax.models.emission.base import LogPredictive as LogPredictive
+from vijax.models.emission.base import Marginal as Marginal
 from vijax.models.emission.base import check_emission as check_emission
 from vijax.models.emission.base import checker as checker
 from vijax.models.emission.base import is_count as is_count
@@ -19,6 +20,7 @@ from vijax.models.emission.gaussian import (
     tied_gaussian,
     unit_gaussian,
 )
+from vijax.models.emission.missing import incomplete
 from vijax.models.emission.placed import placed
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "categorical",
     "diagonal_gaussian",
     "full_gaussian",
+    "incomplete",
     "placed",
     "poisson",
     "spherical_gaussian",

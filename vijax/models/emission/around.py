@@ -10,11 +10,12 @@ import dataclasses
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from vijax.checks import require
-from vijax.models.emission.base import Emission
+from vijax.models.emission.base import Emission, Marginal
 from vijax.xla.by_value import cache_by_value
 
 
@@ -38,6 +39,8 @@ def around(emission: Emission, places: Any) -> Emission:
     >>> print(np.asarray(near.log_likelihood(q.expected_stats(), np.array([7.5])), float).round(2))
     [-26.21  -1.71]
     """
+    is_complete = not emission.takes_missing
+    require(is_complete, "emission", "incomplete(around(emission, places))", "its reverse")
     places = np.asarray(places)
     shape = emission.num_components, emission.example.shape[-1]
     require(places.shape == shape, "places", f"shape {shape}", places.shape)
@@ -51,6 +54,9 @@ def around(emission: Emission, places: Any) -> Emission:
 
         return jax.vmap(component_density)(s, places)
 
+    marginal = emission.marginal
+    if marginal is not None:
+        marginal = Marginal(_marginal_around(marginal, places))
     scored_as = None if emission.scored_as is None else around(emission.scored_as, places)
     return dataclasses.replace(
         emission,
@@ -59,4 +65,18 @@ def around(emission: Emission, places: Any) -> Emission:
         predictive=None,
         sample=None,
         expects=None,
+        marginal=marginal,
     )
+
+
+def _marginal_around(marginal: Marginal, places: np.ndarray) -> Any:
+    """The density of the observed cells of a row less the place of each component."""
+
+    def log_likelihood(s: Any, y: Array, noise: float = 0.0) -> Float[Array, " K"]:
+        def component_density(stats: Any, place: Array) -> Float[Array, ""]:
+            single = jax.tree.map(lambda x: x[None], stats)
+            return marginal.log_likelihood(single, y - place, noise)[0]
+
+        return jax.vmap(component_density)(s, jnp.asarray(places))
+
+    return log_likelihood

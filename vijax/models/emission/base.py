@@ -39,6 +39,16 @@ LogLikelihood = Callable[[Any, Array], Float[Array, " K"]]
 LogPredictive = Callable[[Any, Array], Float[Array, " K"]]
 
 
+class Marginal(NamedTuple):
+    """The densities of the observed cells of a row, NaN where a cell is missing."""
+
+    # (statistics, row, variance of noise in each coordinate; 0 for none) -> log p(observed cells |
+    # component k), (K,), whose gradient in the statistics is the expected message of the row
+    log_likelihood: Callable[[Any, Array, float], Float[Array, " K"]]
+    # The predictive density of observed cells; None takes the general form
+    predictive: LogPredictive | None = None
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Emission(Remade):
     """The observation model of a mixture component, or of a state of a chain."""
@@ -61,6 +71,8 @@ class Emission(Remade):
     sample: Callable[[Any, Array, Array, PRNGKeyArray], Array] | None = None
     has_totals: bool = False  # True if each observation has a size (a number of words)
     expects: PriorColumns | None = None  # the columns that the prior expects
+    marginal: Marginal | None = None  # for rows with missing cells; None if there is no such law
+    takes_missing: bool = False  # True if rows may have NaN (`incomplete`)
 
     @property
     def num_components(self) -> int:
@@ -111,31 +123,57 @@ def full(name: str, value: Any, shape: tuple[int, ...]) -> Float[Array, ...]:
     return xp.broadcast_to(value, shape)
 
 
-def checker(
-    dim: int, valid: Callable[[np.ndarray], np.ndarray], expected: str, centred: bool = False
-) -> Any:
+REMOVE = "Remove or impute those rows."
+INCOMPLETE = (
+    "Make the emission by vijax.models.emission.incomplete(emission), for which NaN is a missing "
+    "cell; or remove or impute those rows."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class RowCheck:
     """data -> None: ValueError naming the first bad row of (N, D) data."""
 
-    def check(data: PyTree) -> None:
+    dim: int
+    valid: Callable[[np.ndarray], np.ndarray]
+    expected: str
+    centred: bool = False
+    missing: bool = False  # True if NaN is a missing cell
+    remedy: str = REMOVE  # for NaN
+
+    def __call__(self, data: PyTree) -> None:
         data = np.asarray(data)
-        shape = f"an array of shape (N, {dim})"
+        shape = f"an array of shape (N, {self.dim})"
         require(
-            data.ndim == 2 and data.shape[1] == dim and len(data) > 0,
+            data.ndim == 2 and data.shape[1] == self.dim and len(data) > 0,
             "data",
             shape,
             f"shape {data.shape}",
         )
-        bad = np.argwhere(~(np.isfinite(data) & valid(data)))
+        is_fine = np.isfinite(data) & self.valid(data)
+        if self.missing:
+            is_fine |= np.isnan(data)
+        bad = np.argwhere(~is_fine)
         if len(bad):
             row, column = map(int, bad[0])
-            before = f"data: expected {expected}, got {data[row, column]} in"
-            raise RowError(
-                before, row, column, f"({len(bad)} such values). Remove or impute those rows."
-            )
-        if centred:
+            before = f"data: expected {self.expected}, got {data[row, column]} in"
+            remedy = REMOVE
+            if np.isnan(data[row, column]):
+                remedy = self.remedy
+            raise RowError(before, row, column, f"({len(bad)} such values). {remedy}")
+        if self.centred:
             _check_centre(data)
 
-    return check
+
+def checker(
+    dim: int,
+    valid: Callable[[np.ndarray], np.ndarray],
+    expected: str,
+    centred: bool = False,
+    remedy: str = REMOVE,
+) -> RowCheck:
+    """data -> None: ValueError naming the first bad row of (N, D) data. The remedy is for NaN."""
+    return RowCheck(dim, valid, expected, centred, remedy=remedy)
 
 
 def _check_centre(data: np.ndarray) -> None:
@@ -144,7 +182,10 @@ def _check_centre(data: np.ndarray) -> None:
     if jnp.result_type(float) == np.float64 == data.dtype:
         return
     data = np.asarray(data, np.float64)
-    mean, spread = data.mean(axis=0), data.std(axis=0)
+    is_there = ~np.isnan(data)
+    number = np.maximum(is_there.sum(axis=0), 1)
+    mean = np.where(is_there, data, 0.0).sum(axis=0) / number
+    spread = np.sqrt((np.where(is_there, data - mean, 0.0) ** 2).sum(axis=0) / number)
     far_columns = np.flatnonzero((np.abs(mean) > 300 * spread) & (spread > 0))
     if len(far_columns):
         column = int(far_columns[0])
@@ -166,4 +207,5 @@ REAL: dict[str, Any] = {
     "valid": lambda x: np.ones(x.shape, bool),
     "expected": "finite numbers",
     "centred": True,
+    "remedy": INCOMPLETE,
 }

@@ -15,7 +15,16 @@ from vijax.contract.expected import least, rate_strain
 from vijax.contract.room import limit_sizes
 from vijax.families import Beta, Dirichlet, Gamma
 from vijax.families.scalar.poisson import poisson_values
-from vijax.models.emission.base import Emission, PriorColumns, checker, full, is_count
+from vijax.models.emission.base import (
+    INCOMPLETE,
+    Emission,
+    Marginal,
+    PriorColumns,
+    checker,
+    full,
+    is_count,
+)
+from vijax.models.emission.missing import cells_of_bernoulli, cells_of_poisson
 from vijax.xla.by_value import cache_by_value
 
 
@@ -43,9 +52,10 @@ def bernoulli(
         prior=prior,
         log_likelihood=lambda s, y: s.log @ y + s.log1m @ (1 - y),
         example=np.zeros(dim),
-        check=checker(dim, binary, "zeros and ones"),
+        check=checker(dim, binary, "zeros and ones", remedy=INCOMPLETE),
         predictive=_bernoulli_predictive,
         sample=lambda p, k, y, key: jax.random.bernoulli(key, p[k]).astype(y.dtype),
+        marginal=Marginal(cells_of_bernoulli),
     )
 
 
@@ -74,12 +84,20 @@ def poisson(
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
         return s.log @ y - jnp.sum(s.value, -1) - jnp.sum(gammaln(y + 1))
 
-    check = checker(dim, is_count, "counts 0, 1, 2, ...")
+    check = checker(dim, is_count, "counts 0, 1, 2, ...", remedy=INCOMPLETE)
     draw = lambda rates, k, y, key: poisson_values(key, rates[k]).astype(y.dtype)
     remedy = "Give the emission a smaller `rate`, about `shape` divided by the mean of the counts."
     strain = least(rate_strain(full("rate", rate, sizes), num_components))
     expects = PriorColumns(strain, "whose rates the prior knows as from a row or more", remedy)
-    return Emission(prior, log_likelihood, np.ones(dim), check, sample=draw, expects=expects)
+    return Emission(
+        prior,
+        log_likelihood,
+        np.ones(dim),
+        check,
+        sample=draw,
+        expects=expects,
+        marginal=Marginal(cells_of_poisson),
+    )
 
 
 @cache_by_value

@@ -26,8 +26,21 @@ from vijax.contract.room import limit_sizes
 from vijax.families import Normal, NormalGamma, NormalsWishart, NormalWishart
 from vijax.families.base import as_float
 from vijax.families.point import log_predictive
-from vijax.models.emission.base import REAL, Emission, PriorColumns, checker, full
+from vijax.models.emission.base import REAL, Emission, Marginal, PriorColumns, checker, full
+from vijax.models.emission.missing import (
+    cells_of_diagonal,
+    cells_of_spherical,
+    cells_of_unit,
+    dependent_cells,
+    log_student,
+)
 from vijax.xla.by_value import cache_by_value
+
+UNIT = Marginal(cells_of_unit)
+DIAGONAL = Marginal(cells_of_diagonal)
+SPHERICAL = Marginal(cells_of_spherical)
+FULL = Marginal(dependent_cells, log_student)
+TIED = Marginal(dependent_cells, lambda q, y: log_student(q.each(), y))
 
 
 @cache_by_value
@@ -64,7 +77,13 @@ def unit_gaussian(
     )
     expects = PriorColumns(strain, _location_text(location), remedy)
     return Emission(
-        prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw, expects=expects
+        prior,
+        log_likelihood,
+        np.zeros(dim),
+        checker(dim, **REAL),
+        sample=draw,
+        expects=expects,
+        marginal=UNIT,
     )
 
 
@@ -111,7 +130,13 @@ def diagonal_gaussian(
     )
     expects = PriorColumns(least(strain), _location_text(location, squares / worth))
     return Emission(
-        prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw, expects=expects
+        prior,
+        log_likelihood,
+        np.zeros(dim),
+        checker(dim, **REAL),
+        sample=draw,
+        expects=expects,
+        marginal=DIAGONAL,
     )
 
 
@@ -152,7 +177,13 @@ def full_gaussian(
     expects = _expected_of_matrix(sizes, location, strength, degrees, scale, num_components)
     check = checker(dim, **REAL)
     return Emission(
-        prior, log_likelihood_of_full, np.zeros(dim), check, sample=draw, expects=expects
+        prior,
+        log_likelihood_of_full,
+        np.zeros(dim),
+        check,
+        sample=draw,
+        expects=expects,
+        marginal=FULL,
     )
 
 
@@ -257,7 +288,13 @@ def spherical_gaussian(
         least(lambda columns: by_column(alike(columns))), _location_text(location, rates / shapes)
     )
     return Emission(
-        prior, log_likelihood, np.zeros(dim), checker(dim, **REAL), sample=draw, expects=expects
+        prior,
+        log_likelihood,
+        np.zeros(dim),
+        checker(dim, **REAL),
+        sample=draw,
+        expects=expects,
+        marginal=SPHERICAL,
     )
 
 
@@ -323,6 +360,7 @@ def tied_gaussian(
         num_components,
         sample=draw,
         expects=expects,
+        marginal=TIED,
     )
 
 
@@ -349,6 +387,8 @@ def blurred(emission: Emission, variance: float) -> Emission:
     [-0.5]
     """
     require(variance >= 0, "variance", "a number >= 0", variance)
+    is_complete = not emission.takes_missing
+    require(is_complete, "emission", "incomplete(blurred(emission, variance))", "its reverse")
     dim = emission.example.shape[-1]
 
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:
@@ -359,4 +399,10 @@ def blurred(emission: Emission, variance: float) -> Emission:
         laplacian = around - 2 * dim * emission.log_likelihood(s, jnp.zeros(dim))
         return emission.log_likelihood(s, y) + 0.5 * variance * laplacian
 
-    return dataclasses.replace(emission, log_likelihood=log_likelihood, scored_as=emission)
+    marginal = emission.marginal
+    if marginal is not None:
+        plain = marginal.log_likelihood
+        marginal = Marginal(lambda s, y, noise: plain(s, y, noise + variance))
+    return dataclasses.replace(
+        emission, log_likelihood=log_likelihood, scored_as=emission, marginal=marginal
+    )

@@ -18,6 +18,7 @@ from vijax.models.emission.gaussian import (
     tied_gaussian,
     unit_gaussian,
 )
+from vijax.models.emission.missing import incomplete
 from vijax.spreads import spread_or_one
 
 
@@ -36,7 +37,8 @@ def placed(
         `diagonal_gaussian`, `spherical_gaussian` (one variance for all columns) or `unit_gaussian`
         (only its location follows the data).
       num_components: K, number of components.
-      data: rows (N, D), or sequences as `vijax.models.pad` makes them; NaN are left out.
+      data: rows (N, D), or sequences as `vijax.models.pad` makes them; NaN are left out. For rows
+        with NaN the emission is `incomplete`.
       settings: other settings of the constructor, such as `strength`.
 
     Raises:
@@ -61,7 +63,10 @@ def placed(
     mean = np.nanmean(np.where(is_number, rows, np.nan), axis=0)
     variance = np.nanvar(np.where(is_number, rows, np.nan), axis=0)
     variance = spread_or_one(np.sqrt(variance), mean) ** 2
-    return make(num_components, len(mean), **{**PLACES[make](mean, variance), **settings})
+    emission = make(num_components, len(mean), **{**PLACES[make](mean, variance), **settings})
+    if isinstance(data, tuple) or is_number.all():
+        return emission
+    return incomplete(emission)
 
 
 def _rows(data: PyTree) -> Float[np.ndarray, "N D"]:

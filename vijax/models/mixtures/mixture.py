@@ -41,6 +41,7 @@ from vijax.families.construction import numpy_or_jax
 from vijax.families.discrete import stick_breaking
 from vijax.models.emission import Emission, check_emission
 from vijax.models.emission.base import prior_expectation
+from vijax.models.emission.missing import require_cells
 from vijax.models.energies.energy_model import ready_model
 from vijax.xla.by_value import cache_by_value
 
@@ -73,8 +74,9 @@ def mixture(
 
     Returns:
       A `Model` with globals `weights` (unless they are known) and `components`; data of shape
-      (N, D); `fit.score(y, key=key)` is the held-out log predictive density, `fit.locals(y,
-      key=key)["z"].probs` are the responsibilities.
+      (N, D), in which cells may be missing (NaN) if the emission is
+      `vijax.models.emission.incomplete`; `fit.score(y, key=key)` is the held-out log predictive
+      density, `fit.locals(y, key=key)["z"].probs` are the responsibilities.
 
     Raises:
       TypeError: no emission, or an argument of the emission given to the model.
@@ -120,7 +122,15 @@ def mixture(
             lambda hyper, values: values["weights"] if known_weights is None else known_weights,
         ),
     )
-    return expecting(plain_model, prior_expectation(emission, rows))
+    return _expecting_rows(plain_model, emission)
+
+
+def _expecting_rows(model: Model, emission: Emission) -> Model:
+    """The model with what its emission expects of rows."""
+    if emission.takes_missing:
+        form = dataclasses.replace(model.form, enough=require_cells)
+        model = dataclasses.replace(model, form=form)
+    return expecting(model, prior_expectation(emission, rows))
 
 
 def generative(
@@ -251,7 +261,7 @@ def dp_mixture(
         prior_as_point=prior_as_point,
         generative=_generative_of_process(emission, tied),
     )
-    return expecting(plain_model, prior_expectation(emission, rows))
+    return _expecting_rows(plain_model, emission)
 
 
 def _generative_of_process(emission: Emission, tied: bool) -> Generative | None:
