@@ -328,73 +328,139 @@ def read(
     parsed = parse(formula, argument, functions)
     parameters = parse_parameters(further, law, functions)
     merged = merge(parsed, parameters.values())
-    grouping = tuple(dict.fromkeys(_grouping_columns(merged)))
     roles = column_roles(merged, bool(law.categories))
     rows = typed_table(table, *roles)
     require(len(rows) > 0, "table", "a row or more", "none")
-    terms = term_columns(dataclasses.replace(merged, response=None))
     observed = None
-    response: tuple[str, ...] = ()
     if parsed.response is not None:
         observed = read_response(parsed, rows, law, base, functions, order, weights)
-        response = observed.columns
-    for name in (*response, *terms, *grouping):
-        rows.column(argument, name)
-    can_drop = argument == "formula"  # `glmm` has the argument, covariates of topics do not
-    require_whole(rows, (*response, *terms, *grouping), can_drop)
+    used = _used_columns(merged, observed)
+    used.check(rows, argument)
     common = learn(parsed, parsed.addends, rows, functions, weights)
-    parameter_terms = tuple(
+    further_terms = tuple(
         ParameterTerms(name, part, learn(part, part.addends, rows, functions, weights))
         for name, part in parameters.items()
     )
-    learnt = [common, *(part.common for part in parameter_terms)]
-    x, offset, steps = _side_by_side([columns.matrix(rows) for columns in learnt])
-    labels, categorical = common.labels, common.categorical
-    for part in parameter_terms:
-        labels += tuple(f"{part.name}_{label}" for label in part.common.labels)
-        categorical += part.common.categorical
-    if law.is_ordered:
-        slopes = [label != "Intercept" for label in labels]
-        x, categorical = x[:, slopes], tuple(np.array(categorical, bool)[slopes].tolist())
-        labels = tuple(label for label in labels if label != "Intercept")
-    factors, z, groups = read_factors({"": parsed, **parameters}, rows, functions, weights)
-    order = sorted(
-        range(len(factors)), key=lambda i: -len(factors[i].levels) * len(factors[i].labels)
-    )
-    training_rows = Rows(
-        x,
-        offset,
-        steps,
-        tuple(x for columns in learnt for x in columns.smooth_columns(rows)),
-        tuple(z[i] for i in order),
-        tuple(groups[i] for i in order),
-    )
-    y = trials = np.ones(len(rows))
-    facts: Facts = {}
-    if observed is not None:
-        y, trials = observed.values(rows)
-        facts = observed.facts(rows)
-        _check_family(observed, law)
-        _check_sigma(observed, parameters)
-    slots = [slot for slot, columns in enumerate(learnt) for _ in columns.labels]
+    predictors = _predictors(common, further_terms, rows, law.is_ordered)
+    effects = read_factors({"": parsed, **parameters}, rows, functions, weights)
+    factors, z, groups = _largest_first(*effects)
+    matrix, smooths = predictors.matrix, predictors.smooths
+    y, trials, facts = _response_values(observed, rows, law, parameters)
     return Design(
         parsed=parsed,
         y=y,
         trials=trials,
-        labels=labels,
-        categorical=categorical,
-        factors=tuple(factors[i] for i in order),
-        rows=training_rows,
+        labels=predictors.labels,
+        categorical=predictors.categorical,
+        factors=factors,
+        rows=Rows(matrix.x, matrix.offset, matrix.steps, smooths, z, groups),
         observed=observed,
         against=observed.categories[1:] if law.is_named and observed is not None else (),
         common=common,
-        schema=_schema(rows, response, terms, grouping, roles),
-        further=parameter_terms,
+        schema=used.schema(rows, roles),
+        further=further_terms,
         facts=facts,
-        slots=tuple(
-            slots[len(slots) - len(labels) :]
-        ),  # of ordered categories there is no intercept
+        slots=predictors.slots,
     )
+
+
+class _UsedColumns(NamedTuple):
+    """The columns of a table that formulas read, by their part."""
+
+    response: tuple[str, ...]
+    terms: tuple[str, ...]
+    grouping: tuple[str, ...]
+
+    def check(self, rows: TypedTable, argument: str) -> None:
+        """Raises ValueError if the table lacks one, or a row lacks a cell of one."""
+        for name in (*self.response, *self.terms, *self.grouping):
+            rows.column(argument, name)
+        can_drop = argument == "formula"  # `glmm` has the argument, covariates of topics do not
+        require_whole(rows, (*self.response, *self.terms, *self.grouping), can_drop)
+
+    def schema(self, rows: TypedTable, read_as: ColumnRoles) -> Schema:
+        """The columns, with the role and the kind of each."""
+        by_role = (("response", self.response), ("term", self.terms), ("group", self.grouping))
+        roles: dict[str, list[str]] = {}
+        for role, names in by_role:
+            for name in names:
+                roles.setdefault(name, []).append(role)
+        columns = []
+        for name, column_roles in roles.items():
+            column = rows.columns[name]
+            kind, levels = column.kind, None
+            if column_roles == ["group"] or kind == "label":
+                kind, levels = "label", column.labels().levels()
+            columns.append(ColumnSchema(name, tuple(column_roles), kind, levels))
+        return Schema(tuple(columns), *read_as)
+
+
+def _used_columns(merged: Formula, observed: Response | None) -> _UsedColumns:
+    terms = term_columns(dataclasses.replace(merged, response=None))
+    grouping = tuple(dict.fromkeys(_grouping_columns(merged)))
+    if observed is None:
+        return _UsedColumns((), terms, grouping)
+    return _UsedColumns(observed.columns, terms, grouping)
+
+
+class _Predictors(NamedTuple):
+    """The columns of all predictors of a law, side by side; `Design` describes the fields."""
+
+    matrix: Matrix
+    smooths: tuple[Float[np.ndarray, "N q"], ...]
+    labels: tuple[str, ...]
+    categorical: tuple[bool, ...]
+    slots: tuple[int, ...]
+
+
+def _predictors(
+    common: DesignColumns, further: Sequence[ParameterTerms], rows: TypedTable, is_ordered: bool
+) -> _Predictors:
+    """The columns of the predictor of the response, and of those of parameters. Laws of ordered
+    categories have cutpoints, and no intercept."""
+    learnt = [common, *(terms.common for terms in further)]
+    prefixes = ["", *(f"{terms.name}_" for terms in further)]
+    matrix = _side_by_side([columns.matrix(rows) for columns in learnt])
+    by_predictor = list(zip(prefixes, learnt, strict=True))
+    labels = [prefix + label for prefix, columns in by_predictor for label in columns.labels]
+    categorical = [is_code for columns in learnt for is_code in columns.categorical]
+    slots = [slot for slot, columns in enumerate(learnt) for _ in columns.labels]
+    if is_ordered:
+        slopes = [i for i, label in enumerate(labels) if label != "Intercept"]
+        matrix = matrix._replace(x=matrix.x[:, slopes])
+        labels = [labels[i] for i in slopes]
+        categorical = [categorical[i] for i in slopes]
+        slots = [slots[i] for i in slopes]
+    smooths = tuple(block for columns in learnt for block in columns.smooth_columns(rows))
+    return _Predictors(matrix, smooths, tuple(labels), tuple(categorical), tuple(slots))
+
+
+def _largest_first(
+    factors: Sequence[Factor], z: Sequence[np.ndarray], groups: Sequence[np.ndarray]
+) -> tuple[tuple[Factor, ...], tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    """Factors with the columns of their effects and the groups of rows: the factor with the most
+    effects comes first."""
+    num_effects = [len(factor.levels) * len(factor.labels) for factor in factors]
+    order = sorted(range(len(factors)), key=lambda i: -num_effects[i])
+    return (
+        tuple(factors[i] for i in order),
+        tuple(z[i] for i in order),
+        tuple(groups[i] for i in order),
+    )
+
+
+def _response_values(
+    observed: Response | None, rows: TypedTable, law: Law, parameters: Collection[str]
+) -> tuple[np.ndarray, np.ndarray, Facts]:
+    """The response, its trials and facts beside it; ones where a formula has no response."""
+    if observed is None:
+        ones = np.ones(len(rows))
+        return ones, ones, {}
+    y, trials = observed.values(rows)
+    facts = observed.facts(rows)
+    _check_family(observed, law)
+    _check_sigma(observed, parameters)
+    return y, trials, facts
 
 
 def _side_by_side(matrices: Sequence[Matrix]) -> Matrix:
@@ -524,29 +590,6 @@ def usual_family(formula: str, rows: TypedTable, functions: Functions | None = N
     """The name of the law that follows the response."""
     parsed = parse(formula, functions=check_functions(functions))
     return family_of_response(parsed, rows)
-
-
-def _schema(
-    rows: TypedTable,
-    response: tuple[str, ...],
-    terms: tuple[str, ...],
-    grouping: tuple[str, ...],
-    read_as: ColumnRoles,
-) -> Schema:
-    """The columns, with the role and the kind of each."""
-    roles: dict[str, list[str]] = {}
-    for role, names in (("response", response), ("term", terms), ("group", grouping)):
-        for name in names:
-            roles.setdefault(name, []).append(role)
-    columns = []
-    for name, column_roles in roles.items():
-        column = rows.columns[name]
-        if column_roles == ["group"] or column.kind == "label":
-            levels = column.labels().levels()
-            columns.append(ColumnSchema(name, tuple(column_roles), "label", levels))
-        else:
-            columns.append(ColumnSchema(name, tuple(column_roles), column.kind, None))
-    return Schema(tuple(columns), *read_as)
 
 
 def _check_family(observed: Response, law: Law) -> None:
