@@ -131,12 +131,17 @@ def test_columns_that_lack_most_cells_are_left_out_and_rows_that_lack_few():
         np.where(np.arange(40) < n, "", RNG.normal(size=40).round(3)) for n in (2, 12, 30)
     )
     config, text = begun(
-        "mixture", {"few": few, "some": some, "most": most, "whole": RNG.normal(size=40)}
+        "mixture",
+        {"few": few, "some": some, "most": most, "whole": RNG.normal(size=40)},
+        'model.emission.name="categorical"',
     )
     assert config.data.columns == ("few", "some", "whole")
     assert config.data.missing == "drop"
     assert "# 12 of 40 rows lack a cell, and are left out." in text
     assert load_data(config).train.num_rows == 25
+    config, text = begun("mixture", {"few": few, "most": most, "whole": RNG.normal(size=40)})
+    assert (config.data.columns, config.data.missing) == (("few", "whole"), "model")
+    assert "# 2 of 40 rows lack a cell, and count by the others." in text
     config, _ = begun("factor_analysis", {"few": few, "most": most, "whole": RNG.normal(size=40)})
     assert (config.data.columns, config.data.missing) == (("few", "most", "whole"), "refuse")
 

@@ -187,6 +187,29 @@ def mixtures() -> list[Case]:
     ]
 
 
+GAUSSIAN_PRIOR = "a prior about 0, of unit precisions"
+PARTIAL = np.where(generator(15).random(REAL.shape) < 0.2, np.nan, REAL)
+INCOMPLETE = {"full": emission.full_gaussian, "diagonal": emission.diagonal_gaussian}
+
+
+def incomplete_mixtures() -> list[Case]:
+    """Mixtures of rows with missing cells."""
+    return [
+        Case(
+            f"mixture_incomplete_{name}",
+            "mixture",
+            mixed(lambda *sizes, make=make: emission.incomplete(make(*sizes))),
+            PARTIAL,
+            columns=COLUMNS,
+            components=STATES,
+            scale=GAUSSIAN_PRIOR,
+            asks=LOCALS,
+            evidence="tests/models/mixtures/test_missing_cells.py",
+        )
+        for name, make in INCOMPLETE.items()
+    ]
+
+
 def linear(w: Any, x: Any) -> Any:
     return x @ w
 
@@ -242,10 +265,10 @@ NETWORKS = {
     "draws": True,
 }
 BY_NETWORKS = "the networks read columns in their order"
-GAUSSIAN_PRIOR = "a prior about 0, of unit precisions"
 
 ROWS = [
     *mixtures(),
+    *incomplete_mixtures(),
     Case(
         "dp_mixture",
         "dp_mixture",

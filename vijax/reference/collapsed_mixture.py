@@ -70,6 +70,9 @@ def collapsed_gibbs_mixture(
     are_separate = emission.shared_by is None
     expected = "components that share no parameters"
     require(are_separate, "emission", expected, "tied_gaussian", "Use vijax.reference.gibbs.")
+    is_complete = not emission.takes_missing
+    remedy = "Remove rows with missing cells."
+    require(is_complete, "emission", "rows without missing cells", "incomplete(...)", remedy)
     concentration = check_alpha(concentration, emission.num_components, "concentration")
     emission.check(y)
     prior = jax.tree.map(jnp.asarray, emission.prior)

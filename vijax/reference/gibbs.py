@@ -19,7 +19,7 @@ from vijax.checks import require, require_integers
 from vijax.contract.batch import Minibatch
 from vijax.contract.intake import cast_data
 from vijax.contract.model import Model
-from vijax.models.energies.energy import Energy, model_energy
+from vijax.models.energies.energy import NOT_LINEAR, Energy, model_energy
 from vijax.xla.lapack import guard_lapack
 
 
@@ -72,6 +72,8 @@ def gibbs(
     plates = list(spec.plates)
     expected = "locals whose entries are independent given the rest"
     require(not plates, "model", expected, f"the coupled plates {plates}")
+    reason = model.queries.get(NOT_LINEAR)
+    require(reason is None, "model", "an energy linear in statistics", reason)
     spec.check_groups(data, model.hyper)
     require_integers(num_samples=num_samples, thin=thin)
     require_integers(0, burn_in=burn_in)

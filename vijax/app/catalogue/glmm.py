@@ -281,6 +281,11 @@ def check(config: Any, entries: Mapping[str, Entry]) -> None:
         raise ConfigError(
             f"{entries['data.order'].origin}: data.order: rows of a formula have no order"
         )
+    if config.data.missing == "model":
+        raise ConfigError(
+            f'{entries["data.missing"].origin}: data.missing: expected "refuse" or "drop" for a '
+            "formula"
+        )
     if config.data.hold_out == "entries":
         raise ConfigError(
             f'{entries["data.hold_out"].origin}: data.hold_out: expected "rows" for a formula'

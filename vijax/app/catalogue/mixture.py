@@ -33,9 +33,10 @@ Settings = model_section(
 )
 
 
-def build(settings: Any, data: Data) -> Any:
-    """The model."""
-    emission = emissions.make(settings.emission, settings.num_components, len(data.names))
+def build(settings: Any, data: Data, incomplete: bool = False) -> Any:
+    """The model; of rows in which cells may be missing."""
+    size = settings.num_components
+    emission = emissions.make(settings.emission, size, len(data.names), incomplete)
     return build_from_section(settings, data, emission=emission, init=make_option(settings.init))
 
 
@@ -84,6 +85,7 @@ BY_ROW: dict[str, Any] = {
     "predicts": "component",
     "drawing": ROWS,
     "manner": emissions.manner,
+    "takes_missing": emissions.takes_missing,
 }
 LISTING = Listing(Settings, TABLES, EnergyAlgorithm, describe, values, score, **BY_ROW)
 

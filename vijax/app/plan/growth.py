@@ -44,7 +44,7 @@ def first_state(plan: Plan, say: Any) -> Any:
 
     def make(number: int) -> Any:
         settings = dataclasses.replace(config.model, **{setting_name: number})
-        return config.listing.build(settings, plan.data)
+        return config.listing.build_model(config, plan.data, settings)
 
     def report(proposal: Proposal) -> None:
         if proposal.accepted and proposal.components:

@@ -242,7 +242,7 @@ def look_at_table(data: str, listing: Any, config: Any, user_settings: Mapping[s
         target, why_target = _target(named_columns["target"], table, kind, data, listing.name)
     group, times = _group_and_times(raw, table, named_columns, target, listing, user_settings, data)
     columns, unused, lacking = _modelled_columns(
-        table, named_columns, target, group, times, listing
+        table, named_columns, target, group, times, listing, config
     )
     if not columns:
         raise ConfigError(
@@ -259,7 +259,13 @@ def look_at_table(data: str, listing: Any, config: Any, user_settings: Mapping[s
     if group is not None:
         settings["data.group"] = group.name
         reasons["data.group"] = f"{group.distinct:,} different in {group.number:,} rows."
-    if lacking.any() and not (listing.in_time and not listing.unseen):
+    has_a_cell = ~np.all([column.lacks for column in columns], axis=0)
+    if lacking.any() and (lacking & has_a_cell).any() and listing.takes_missing(config.model):
+        settings["data.missing"] = "model"
+        reasons["data.missing"] = (
+            f"{int(lacking.sum()):,} of {len(lacking):,} rows lack a cell, and count by the others."
+        )
+    elif lacking.any() and not (listing.in_time and not listing.unseen):
         settings["data.missing"] = "drop"
         effect = "rows lack a cell, and are left out"
         if listing.in_time:
@@ -317,6 +323,7 @@ def _modelled_columns(
     group: Column | None,
     times: tuple[str, ...],
     listing: Any,
+    config: Any,
 ) -> tuple[list[Column], str, np.ndarray]:
     """The columns to model, the unused columns in words, and a mask of incomplete rows."""
     needed = [column for column in (target, group) if column]
@@ -330,7 +337,12 @@ def _modelled_columns(
         lacking = _lacking_rows([*columns, *needed])
     else:
         useful = lambda c: c.values is not None and not c.identifies and not c.is_constant
-        columns, lacking = _drop_sparse(list(filter(useful, free)), needed, listing)
+        columns = list(filter(useful, free))
+        if listing.takes_missing(config.model):
+            columns = [c for c in columns if c.missing <= MOST_MISSING * c.number]
+            lacking = _lacking_rows([*columns, *needed])
+        else:
+            columns, lacking = _drop_sparse(columns, needed, listing)
     unused = [str(column) for column in free if column not in columns]
     return columns, "; ".join(unused[:MOST_LISTED]), lacking
 

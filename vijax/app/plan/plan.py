@@ -48,7 +48,7 @@ class Plan:
         """The model that [model] describes, for these data."""
         if self.made is not None:
             return self.made
-        return self.config.listing.build(self.config.model, self.data)
+        return self.config.listing.build_model(self.config, self.data)
 
     @functools.cached_property
     def algorithm(self) -> Algorithm:

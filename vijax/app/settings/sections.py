@@ -195,10 +195,11 @@ class TableData:
         'unset: found by name, dates or counting; "none": rows as they lie',
         Limit(lambda names: names != (), 'one column or more, or "none" to take rows as they lie'),
     )
-    missing: Literal["refuse", "drop"] = setting(
+    missing: Literal["refuse", "drop", "model"] = setting(
         "refuse",
         "what becomes of missing cells where the model has no law for them: drop leaves their rows "
-        "out, of sequences leaves the step, unseen",
+        "out, of sequences leaves the step, unseen; model, for mixtures: each row counts by the "
+        "cells that it has",
     )
     num_rows: int | None = setting(
         None,

@@ -161,6 +161,7 @@ class Listing:
       score_unit: the unit of scores that are no log probabilities.
       target: [model] -> the kind of the target column; None for a model without a target.
       missing: True if entries may be missing.
+      takes_missing: [model] -> True if its rows keep missing cells with data.missing=model.
       wants_group: True if the model uses a column of groups.
       in_time: True if rows are steps in time, ordered by a column of numbers or dates.
       unseen: True if steps with missing cells may count as unobserved.
@@ -183,12 +184,13 @@ class Listing:
     describe: Callable[[FittedRun], Sequence[Any]]
     arrange: Callable[[Any, Any], Any] = as_read
     score: Callable[[FittedRun], Any] | None = None
-    build: Callable[[Any, Data], Any] = build_from_section
+    build: Callable[..., Any] = build_from_section
     unit: str = "row"
     per: str = "row"
     score_unit: str = ""
     target: Callable[[Any], TargetKind] | None = None
     missing: bool = False
+    takes_missing: Callable[[Any], bool] = lambda settings: False
     wants_group: bool = False
     in_time: bool = False
     unseen: bool = False
@@ -200,6 +202,19 @@ class Listing:
     needs_rows: bool = False
     not_by_parts: str = ""
     learns: Callable[[Any, Data], Any] = lambda settings, data: getattr(settings, "learn", ())
+
+    def keeps_missing(self, config: Any) -> bool:
+        """True if missing cells stay in the rows of this configuration."""
+        if self.missing:
+            return True
+        return getattr(config.data, "missing", "") == "model" and self.takes_missing(config.model)
+
+    def build_model(self, config: Any, data: Data, settings: Any = None) -> Any:
+        """The model of a configuration, or with other settings of [model]."""
+        settings = settings or config.model
+        if self.keeps_missing(config) and not self.missing:
+            return self.build(settings, data, incomplete=True)
+        return self.build(settings, data)
 
     @property
     def name(self) -> str:

@@ -211,6 +211,8 @@ def _notes_of_rows(config: Any, data: Data) -> list[str]:
             "All rows are one sequence; data.group names the column of sequences where there are "
             "several."
         )
+    if config.data.missing == "model":
+        notes.append(_note_of_cells(data))
     if listing.in_time and config.data.missing == "drop":
         cells = sum(int(np.isnan(part.x).sum()) for part in data.parts)
         if cells and listing.missing:
@@ -219,6 +221,22 @@ def _notes_of_rows(config: Any, data: Data) -> list[str]:
                 "(data.missing)."
             )
     return notes
+
+
+def _note_of_cells(data: Data) -> str:
+    """The number of missing cells, and of the rows and columns that lack some."""
+    is_missing = np.isnan(np.concatenate([part.x for part in data.parts]))
+    number = int(is_missing.sum())
+    if not number:
+        return f"None of {is_missing.size:,} cells is missing."
+    rows = f"{int(is_missing.any(axis=1).sum()):,} of {len(is_missing):,} rows"
+    worst = int(is_missing.sum(axis=0).argmax())
+    return (
+        f"{number:,} of {is_missing.size:,} cells are missing, in {rows}, most in "
+        f"{data.train.columns[worst]} ({int(is_missing[:, worst].sum()):,}): each row counts by "
+        "the cells that it has, as if it did not depend on its number whether a cell is missing "
+        "(data.missing)."
+    )
 
 
 def standardising_manner(section: TableData) -> Manner | None:
@@ -246,7 +264,7 @@ def make_choice(config: Any, like: Table | None) -> Choice:
         target=section.target,
         group=section.group,
         kind=listing.target(config.model) if listing.target else "real",
-        missing=listing.missing or (drop and listing.unseen),
+        missing=listing.keeps_missing(config) or (drop and listing.unseen),
         classes=None if like is None else like.classes,
         group_kind=None if like is None or like.groups is None else like.group_kind,
         in_time=listing.in_time,
@@ -425,6 +443,7 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
             f"{origin}: data.group: {listing.name} reads rows one by one, not groups of them"
         )
     _check_in_time(config, entries)
+    _check_missing(config, entries)
     holds_out_groups = listing.wants_group and section.hold_out == "rows" and section.held_out > 0
     if holds_out_groups and section.group is None:
         raise ConfigError(
@@ -438,6 +457,22 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
             f'{origin}: data.hold_out: "entries" is for models of missing entries, which '
             f"{listing.name} is not"
         )
+
+
+def _check_missing(config: Any, entries: Mapping[str, Entry]) -> None:
+    """Raises a `ConfigError` if missing cells are to stay and the model has no law for them."""
+    listing = config.listing
+    if config.data.missing != "model" or listing.keeps_missing(config):
+        return
+    kind = ""
+    if hasattr(config.model, "emission"):
+        kind = f" with model.emission.name={config.model.emission.name}"
+    raise ConfigError(
+        f"{entries['data.missing'].origin}: data.missing: {listing.name}{kind} has no law for "
+        "missing cells; mixture and dp_mixture of Gaussians, binary values or Poisson counts have "
+        "one, and factor_analysis, arhmm, slds and state_space always; or leave rows out: "
+        "data.missing=drop"
+    )
 
 
 def _check_in_time(config: Any, entries: Mapping[str, Entry]) -> None:

@@ -621,7 +621,10 @@ def _check_values(
     remedy = "fill them in; or leave those rows out, --set data.missing=drop"
     alternative = ""
     if choice.target is None:
-        alternative = "; or fit a model of missing entries, such as factor_analysis"
+        alternative = (
+            "; or fit a model of missing entries: mixture with --set data.missing=model, or "
+            "factor_analysis"
+        )
     raise fail(where, "finite numbers", place, f"{remedy}{alternative}")
 
 

@@ -56,7 +56,7 @@ def around(emission: Emission, places: Any) -> Emission:
 
     marginal = emission.marginal
     if marginal is not None:
-        marginal = Marginal(_marginal_around(marginal, places))
+        marginal = Marginal(_marginal_around(marginal, places), is_linear=marginal.is_linear)
     scored_as = None if emission.scored_as is None else around(emission.scored_as, places)
     return dataclasses.replace(
         emission,

@@ -47,6 +47,7 @@ class Marginal(NamedTuple):
     log_likelihood: Callable[[Any, Array, float], Float[Array, " K"]]
     # The predictive density of observed cells; None takes the general form
     predictive: LogPredictive | None = None
+    is_linear: bool = True  # False if missing cells depend on the observed ones
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -73,6 +74,8 @@ class Emission(Remade):
     expects: PriorColumns | None = None  # the columns that the prior expects
     marginal: Marginal | None = None  # for rows with missing cells; None if there is no such law
     takes_missing: bool = False  # True if rows may have NaN (`incomplete`)
+    # False if the log likelihood is a bound over missing cells, which depend on the observed ones
+    is_linear: bool = True
 
     @property
     def num_components(self) -> int:

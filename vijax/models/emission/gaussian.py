@@ -39,8 +39,8 @@ from vijax.xla.by_value import cache_by_value
 UNIT = Marginal(cells_of_unit)
 DIAGONAL = Marginal(cells_of_diagonal)
 SPHERICAL = Marginal(cells_of_spherical)
-FULL = Marginal(dependent_cells, log_student)
-TIED = Marginal(dependent_cells, lambda q, y: log_student(q.each(), y))
+FULL = Marginal(dependent_cells, log_student, is_linear=False)
+TIED = Marginal(dependent_cells, lambda q, y: log_student(q.each(), y), is_linear=False)
 
 
 @cache_by_value
@@ -402,7 +402,8 @@ def blurred(emission: Emission, variance: float) -> Emission:
     marginal = emission.marginal
     if marginal is not None:
         plain = marginal.log_likelihood
-        marginal = Marginal(lambda s, y, noise: plain(s, y, noise + variance))
+        blurry = lambda s, y, noise: plain(s, y, noise + variance)
+        marginal = Marginal(blurry, is_linear=marginal.is_linear)
     return dataclasses.replace(
         emission, log_likelihood=log_likelihood, scored_as=emission, marginal=marginal
     )

@@ -69,6 +69,7 @@ def incomplete(emission: Emission) -> Emission:
         check=dataclasses.replace(emission.check, missing=True),  # type: ignore[type-var]
         scored_as=emission.scored_as and incomplete(emission.scored_as),
         takes_missing=True,
+        is_linear=marginal.is_linear,
     )
 
 

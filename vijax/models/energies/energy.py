@@ -21,6 +21,9 @@ from vijax.models.energies.energy_checks import mean_statistics, zeros
 from vijax.models.energies.examples import check_finite, check_groups
 from vijax.xla.chunks import groups_per_chunk, merge_chunks, split_chunks, sum_over_chunks
 
+NOT_LINEAR = "not_linear"
+"""The name among `Model.queries` of the reason why an energy is not linear in the statistics of its
+globals, so that conditionals of the globals are no members of their families."""
 EnergyFn = Callable[..., Float[Array, ""]]
 Stats = Mapping[str, Any]
 

@@ -42,6 +42,7 @@ from vijax.families.discrete import stick_breaking
 from vijax.models.emission import Emission, check_emission
 from vijax.models.emission.base import prior_expectation
 from vijax.models.emission.missing import require_cells
+from vijax.models.energies.energy import NOT_LINEAR
 from vijax.models.energies.energy_model import ready_model
 from vijax.xla.by_value import cache_by_value
 
@@ -129,7 +130,10 @@ def _expecting_rows(model: Model, emission: Emission) -> Model:
     """The model with what its emission expects of rows."""
     if emission.takes_missing:
         form = dataclasses.replace(model.form, enough=require_cells)
-        model = dataclasses.replace(model, form=form)
+        queries = dict(model.queries)
+        if not emission.is_linear:
+            queries[NOT_LINEAR] = "one whose missing cells depend on the others"
+        model = dataclasses.replace(model, form=form, queries=queries)
     return expecting(model, prior_expectation(emission, rows))
 
 

@@ -45,15 +45,23 @@ InitConfig = chooser(
 )
 
 
-def make(config: Any, num_components: int, dim: int) -> Emission:
-    """The emission that a section describes."""
+def make(config: Any, num_components: int, dim: int, incomplete: bool = False) -> Emission:
+    """The emission that a section describes; of rows in which cells may be missing."""
     has_degrees = config.name in ("full_gaussian", "tied_gaussian") and config.degrees is not None
     if has_degrees and config.degrees <= dim - 1:
         raise ValueError(
             f"model.emission.degrees: expected more than the {dim} columns less 1, got "
             f"{config.degrees}. Leave it unset for columns + 2."
         )
-    return make_option(config, num_components, dim)
+    emission = make_option(config, num_components, dim)
+    if incomplete:
+        return emissions.incomplete(emission)
+    return emission
+
+
+def takes_missing(settings: Any) -> bool:
+    """True if the emission of [model] has a law for missing cells."""
+    return settings.emission.name != "categorical"
 
 
 def manner(settings: Any) -> Manner | None:
@@ -204,6 +212,10 @@ def picture(
 ) -> Block:
     """Rows by component in the plane, with outlines of Gaussians; or the density of one column."""
     x, normals = table_units(run.data.train).points(x), gaussians(name, run)
+    lacks = np.isnan(x)
+    if lacks.any():
+        means = table_units(run.data.train).points(_means(name, run)).astype(float)
+        x = np.where(lacks, means[labels], x)
     if x.shape[1] == 1 and normals:
 
         def density(grid: np.ndarray) -> np.ndarray:
@@ -224,4 +236,6 @@ def picture(
     note = "Each row in the colour of its class."
     if outlines:
         note = "Each row in the colour of its class; outlines at two standard deviations."
+    if lacks.any():
+        note += " Missing cells are drawn at the mean of the class."
     return views.scatter(title, x, columns, labels, outlines, note)

@@ -19,18 +19,23 @@ def deviations_of_rows(
     x: Float[np.ndarray, "N D"], probs: Float[np.ndarray, "N K"]
 ) -> Float[np.ndarray, "K D"]:
     """Standard deviations of the rows of each component, about their mean, in float64; NaN without
-    rows.
+    rows. Missing cells are left out.
 
     >>> x = 1e6 + np.array([[-1.0], [1.0]])
     >>> deviations_of_rows(x, np.ones((2, 1))).tolist()
     [[1.0]]
     """
     x, probs = np.asarray(x, np.float64), np.asarray(probs, np.float64)
-    totals = probs.sum(axis=0)
-    shares = probs / np.where(totals > 0, totals, np.nan)
-    means = shares.T @ x
-    squares = [share @ (x - mean) ** 2 for share, mean in zip(shares.T, means, strict=True)]
-    return np.sqrt(np.array(squares))
+    is_there = np.isfinite(x)
+    x = np.where(is_there, x, 0.0)
+    totals = probs.T @ is_there
+    totals = np.where(totals > 0, totals, np.nan)
+    means = probs.T @ x / totals
+    squares = [
+        share @ np.where(is_there, x - mean, 0.0) ** 2
+        for share, mean in zip(probs.T, means, strict=True)
+    ]
+    return np.sqrt(np.array(squares) / totals)
 
 
 def widening_note(
