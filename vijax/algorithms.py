@@ -74,7 +74,7 @@ from vijax.inference.step_size import (
     robbins_monro,
     third_of_the_way,
 )
-from vijax.inference.update import Update, block, exact_mean, floored, reflected
+from vijax.inference.update import Update, block, exact_mean, floored, reflected, shrinkage
 from vijax.inference.update.floor import GAUSSIAN
 from vijax.row import full_row, row
 from vijax.topics.own_words import USUAL_PENALTY_EVERY
@@ -94,11 +94,18 @@ def em(
     observations, so their covariances have a floor: a thousandth of the average covariance within
     components at the start (`vijax.update.floored`). If all components stay wider, the fit is the
     same as without a floor, bit for bit; `fit.verdict` says if some do not.
-    `update=vijax.update.kl()` removes the floor."""
+
+    States of hidden Markov models often have few rows, and these are alike: there the average is
+    worth D + 2 rows of each state with D columns (3 for variances), a penalty that the objective
+    has and that vanishes as rows grow (`vijax.update.shrinkage`). `update=vijax.update.kl()` is
+    plain maximum likelihood, without floor or penalty."""
     choices["estimand"] = _estimand(choices, maximum_likelihood())
     prior = model.prior(dict(model.hyper)) if isinstance(model, Model) else {}
-    floors = {name: floored() for name, q in prior.items() if isinstance(q, GAUSSIAN)}
-    choices.setdefault("update", floors)
+    shrinks = getattr(model, "shrinks", ())
+    gaussians = [name for name, q in prior.items() if isinstance(q, GAUSSIAN)]
+    updates: dict[str, Update] = {name: floored() for name in gaussians}
+    updates |= {name: shrinkage() for name in gaussians if name in shrinks}
+    choices.setdefault("update", updates)
     return _full("em", model, choices, estep=estep, step_size=step_size or constant())
 
 

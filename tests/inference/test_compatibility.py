@@ -69,6 +69,7 @@ UPDATES = {
     "kl": (vi.update.kl(), {}),
     "within": (vi.update.within(0.5), {}),
     "floored": (vi.update.floored(), {}),
+    "shrinkage": (vi.update.shrinkage(), {}),
     "mirror": (vi.update.mirror(), {"step_size": SMALL}),
     "symmetric_kl": (vi.update.symmetric_kl(), {"step_size": SMALL}),
     "proximal": (vi.update.proximal(vi.update.kl.solve), {"step_size": SMALL}),

@@ -154,6 +154,8 @@ class Model(Remade):
       needs_prior: names of globals that data of any size leave undetermined, so that maximum
         likelihood is refused.
       without_mode: names of globals whose posterior mode says nothing, so that a point is refused.
+      shrinks: names of globals that are Gaussian components whose covariances `em` shrinks towards
+        their average, unless another update is given.
       locals: the way to find the locals of its groups; by default `local_elbo` finds them.
       by_entry: the globals of which a batch reads only some entries; else None.
       free: its free variables; None if every global has a prior of its family.
@@ -172,6 +174,7 @@ class Model(Remade):
     blocks: tuple[tuple[str, ...], ...] | None = None
     needs_prior: tuple[str, ...] = ()
     without_mode: tuple[str, ...] = ()
+    shrinks: tuple[str, ...] = ()
     locals: LocalsPlan = LocalsPlan()
     by_entry: ByEntry | None = None
     free: FreeVariables | None = None

@@ -70,7 +70,7 @@ def gradient_through_context(
         rho = jnp.ones((), state.step_size.dtype)
         prior = spec.prior(hyper)
         data_term = value(estimators, key_global, q, prior, rho, bound, theta, reads)
-        return data_term - spec.penalty(q, hyper)
+        return data_term - spec.penalty(q, hyper, state.memory)
 
     return jax.grad(objective)(theta)
 

@@ -78,7 +78,8 @@ def evaluate_penalty(spec: Spec, state: State, theta: PyTree) -> tuple[Float[Arr
     """The penalty that the objective subtracts, and its gradient in the learnt points."""
 
     def penalty(theta: PyTree) -> Float[Array, ""]:
-        return spec.penalty(state.posterior, with_points(spec.model, state.hyper, theta))
+        hyper = with_points(spec.model, state.hyper, theta)
+        return spec.penalty(state.posterior, hyper, state.memory)
 
     if spec.penalty_every == 1:
         return jax.value_and_grad(penalty)(theta)

@@ -181,7 +181,7 @@ def _move_block(
     def objective(q: Product) -> Float[Array, ""]:
         q = q.prepare()
         data_term = value(estimators, key_global, q, prior, damped, bound, theta, reads)
-        return data_term - spec.penalty(q, state.hyper)
+        return data_term - spec.penalty(q, state.hyper, progress.memory)
 
     stay = Trial(q, progress.memory, jnp.zeros((), jnp.int32), jnp.array(True))
     trial, size, backtracks = _search_size(rule, step, objective, stay, rho)

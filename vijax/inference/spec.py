@@ -75,12 +75,21 @@ class Spec(NamedTuple):
             {name: self.estimand.choice(name).start(p) for name, p in prior.items()}
         )
 
-    def penalty(self, posterior: Mapping[str, Family], hyper: Hyper) -> Float[Array, ""]:
-        """The number that the objective subtracts from the bound of the data."""
+    def penalty(
+        self, posterior: Mapping[str, Family], hyper: Hyper, memory: Mapping[str, Any] | None = None
+    ) -> Float[Array, ""]:
+        """The number that the objective subtracts from the bound of the data; with the memory of
+        the updates also what these subtract."""
         prior = self.model.prior(hyper)
         terms = [
             self.estimand.choice(name).penalty(q, prior[name]) for name, q in posterior.items()
         ]
+        if memory is not None:
+            terms += [
+                self.update.choice(name).penalty(q, memory[name])
+                for name, q in posterior.items()
+                if self.update.choice(name).is_penalised
+            ]
         return functools.reduce(jnp.add, terms) if terms else jnp.zeros(())
 
     def point(self, posterior: Product, reads: Mapping[str, Reads] = NOTHING) -> dict[str, Any]:

@@ -56,8 +56,20 @@ class DirichletStats(NamedTuple):
         return jnp.swapaxes(self.log, -1, -2)
 
 
+class Concentrations(Family):
+    """The base class of laws whose natural parameters are concentrations."""
+
+    concentration: Float[Array, "*batch v"]
+
+    def in_domain(self) -> Self:
+        return self.with_naturals([positive_and_finite(self.concentration)])
+
+    def flat(self) -> Self:
+        return self.with_naturals([jnp.ones_like(self.concentration)])
+
+
 @family
-class Dirichlet(Family):
+class Dirichlet(Concentrations):
     """A Dirichlet distribution over the simplex.
 
     log h(x) = -sum(log(x));  t = (log(x),);  natural parameters (concentration,).
@@ -123,12 +135,6 @@ class Dirichlet(Family):
         share = excess / jnp.where(total > 0, total, 1.0)
         share = jnp.minimum(share, 1.0)  # compiled division may round past one
         return jnp.where(total > 0, share, uniform)
-
-    def in_domain(self) -> Self:
-        return type(self)(positive_and_finite(self.concentration))
-
-    def flat(self) -> Self:
-        return type(self)(jnp.ones_like(self.concentration))
 
     def expected_stats(self) -> DirichletStats:
         return DirichletStats(expected_log(self.concentration))

@@ -21,5 +21,6 @@ from vijax.inference.update.proximal import proximal as proximal
 from vijax.inference.update.proximal import symmetric_kl as symmetric_kl
 from vijax.inference.update.proximal import within as within
 from vijax.inference.update.reflected import reflected as reflected
+from vijax.inference.update.shrinkage import shrinkage as shrinkage
 from vijax.inference.update.sites import block as block
 from vijax.inference.update.sites import exact_mean as exact_mean

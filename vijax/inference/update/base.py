@@ -29,6 +29,8 @@ class Update(abc.ABC):
     asks_again: ClassVar[bool] = False
     # True if each natural parameter moves by itself, by its own target alone
     by_number: ClassVar[bool] = False
+    # True if the objective subtracts a number of its own, `penalty`
+    is_penalised: ClassVar[bool] = False
 
     def init(self, q: Family) -> PyTree:
         """The memory at the start; empty, unless overridden."""
@@ -40,6 +42,11 @@ class Update(abc.ABC):
     ) -> tuple[Q, PyTree]:
         """The result of the step, and the memory. The algorithm retracts parameters that left the
         domain."""
+
+    def penalty(self, q: Family, memory: PyTree) -> Float[Array, ""]:
+        """The number that the objective subtracts beside that of the estimand; zero, unless
+        `is_penalised`."""
+        return jnp.zeros(())
 
     def remark(self, q: Family, memory: PyTree) -> str:
         """A remark on the posterior for the verdict; empty, unless overridden."""

@@ -48,9 +48,9 @@ class floored(Update):
     def init(self, q: Family) -> PyTree:
         """The floor c W, or only variances if there are no correlations; empty for other
         families."""
-        if not _can_collapse(q):
+        if not can_collapse(q):
             return ()
-        scatter, counts = _scatter(q)
+        scatter, counts = scatter_and_counts(q)
         total = jnp.sum(counts, 0)
         return self.share * jnp.sum(scatter, 0) / jnp.where(total > 0, total, 1)
 
@@ -58,14 +58,14 @@ class floored(Update):
         self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree
     ) -> tuple[Q, PyTree]:
         new: Any = tree.mix(size, q, target)
-        if not _can_collapse(q):
+        if not can_collapse(q):
             return new, memory
         rate = new.negative_raw_rate - _missing_scatter(new, memory)
         return dataclasses.replace(new, negative_raw_rate=rate), memory
 
     def remark(self, q: Family, memory: PyTree) -> str:
         """A sentence with the number of components at the floor; empty if there is none."""
-        if not _can_collapse(q):
+        if not can_collapse(q):
             return ""
         is_at_floor = np.asarray(_touches_floor(q, memory))
         count, size = int(is_at_floor.sum()), len(is_at_floor)
@@ -75,12 +75,12 @@ class floored(Update):
         return f"{count} of {size} components are as narrow as em allows ({floor}): fewer may do"
 
 
-def _can_collapse(q: Family) -> bool:
+def can_collapse(q: Family) -> bool:
     """True for several Gaussian components."""
     return isinstance(q, GAUSSIAN) and len(q.batch_shape) > 0 and q.batch_shape[0] > 1
 
 
-def _scatter(q: Any) -> tuple[Array, Array]:
+def scatter_and_counts(q: Any) -> tuple[Array, Array]:
     """Scatter matrices (or numbers) and counts; their ratios are the covariances at the mode."""
     if isinstance(q, NormalGamma):
         return q.rate, jnp.maximum(q.shape - 0.5, 0.0)
@@ -92,7 +92,7 @@ def _scatter(q: Any) -> tuple[Array, Array]:
 
 def _is_below(q: Any, floor: Array) -> Bool[Array, " K"]:
     """True for components that are below the floor in some direction."""
-    scatter, counts = _scatter(q)
+    scatter, counts = scatter_and_counts(q)
     if isinstance(q, NormalGamma):
         return jnp.any(scatter < floor * counts, axis=tuple(range(1, scatter.ndim)))
     factor = jnp.linalg.cholesky(scatter - floor * counts)
@@ -108,7 +108,7 @@ def _touches_floor(q: Any, floor: Array) -> Bool[Array, " K"]:
 
 def _missing_scatter(q: Any, floor: Array) -> Array:
     """The scatter that lifts each component to the floor; exactly zero for components above it."""
-    scatter, counts = _scatter(q)
+    scatter, counts = scatter_and_counts(q)
     if isinstance(q, NormalGamma):
         return jnp.maximum(floor * counts - scatter, 0.0)
     is_low = _is_below(q, floor) & (counts[:, 0, 0] > 0)

@@ -22,15 +22,16 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from vijax.arguments import NotNegative, Positive, check_arguments
-from vijax.contract import init as starts
+from vijax.contract import init as inits
 from vijax.contract.expected import expecting, steps
 from vijax.contract.model import Estimates, Model
 from vijax.contract.room import COPIES, require_room
-from vijax.families import Dirichlet, MarkovChain, MarkovChainStats, Product
+from vijax.families import MarkovChain, MarkovChainStats, Product
 from vijax.families.chain import chains
 from vijax.models.emission import Emission, check_emission
 from vijax.models.emission.base import prior_expectation
-from vijax.models.energies.energy_model import ready_model
+from vijax.models.energies.energy_model import Structure, ready_model
+from vijax.models.series.known_chain import KnownChain, equal_parts, known_chain, renumber
 from vijax.models.series.sequences import check_pair, check_values, hidden_markov, score_sequences
 from vijax.tree import to_device
 from vijax.xla.by_value import cache_by_value
@@ -44,8 +45,10 @@ def hmm(
     initial_concentration: Positive = 1.0,
     transition_concentration: Positive = 1.0,
     stickiness: NotNegative = 0.0,
-    init: starts.Init | None = None,
+    init: inits.Init | None = None,
     prior_as_point: bool = False,
+    starts: Any | str | None = None,
+    transitions: Any | tuple[str, ...] | None = None,
     **others: Any,
 ) -> Model:
     """A hidden Markov model with K = `emission.num_components` states.
@@ -60,6 +63,12 @@ def hmm(
       stickiness: number added to the concentration of staying in a state.
       init: the start; by default states by k-means++ on the observations.
       prior_as_point: see `vijax.energy_model`.
+      starts: probabilities of the first state that are known, (K,): 0 for a state in which no
+        sequence begins, NaN or None for a probability that is learnt. Or booleans, true for states
+        that are possible; or a text with ? for what is learnt, as in "? 0 0".
+      transitions: probabilities of the next state (columns) given each (rows) that are known, in
+        the same way, (K, K) or a text for each state: ["? ? 0", "0 ? ?", "0 0 1"] or
+        `np.triu(np.ones((3, 3), bool))` for left-right models.
 
     Returns:
       A `Model` with globals `initial`, `transition` and `components`. Data: a pair (y, mask) of
@@ -71,7 +80,7 @@ def hmm(
 
     Raises:
       TypeError: no emission, or an argument of the emission given to the model.
-      ValueError: a concentration that is not positive.
+      ValueError: a concentration that is not positive; known probabilities that do not sum to one.
 
     >>> import vijax as vi
     >>> y = jnp.concatenate([jnp.zeros((20, 1)), jnp.full((15, 1), 9.0), jnp.zeros((5, 1))])
@@ -84,6 +93,7 @@ def hmm(
     size, log_likelihood = emission.num_components, emission.log_likelihood
     require_room("emission", f"{size:,} states", COPIES * size**2)  # of transitions
     rows = transition_concentration * np.ones((size, size)) + stickiness * np.eye(size)
+    chain = known_chain(size, starts, transitions)
 
     def energy(
         stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]
@@ -92,8 +102,8 @@ def hmm(
         fits = jax.vmap(lambda y: log_likelihood(stats["components"], y))(y)
         fits = jnp.where(is_observed[:, None], fits, 0.0)
         z = stats["z"]
-        chain = z.initial @ stats["initial"].log + jnp.vdot(z.transition, stats["transition"].log)
-        return chain + jnp.vdot(z.unary, fits)
+        moves = z.initial @ stats["initial"].log + jnp.vdot(z.transition, stats["transition"].log)
+        return moves + jnp.vdot(z.unary, fits)
 
     def locals_(group: tuple[Array, Array]) -> dict[str, Any]:
         y, mask = group
@@ -105,38 +115,49 @@ def hmm(
 
     plain_model = ready_model(
         globals={
-            "initial": Dirichlet.from_concentration(initial_concentration * np.ones(size)),
-            "transition": Dirichlet.from_concentration(rows),
+            **chain.prior(initial_concentration * np.ones(size), rows),
             "components": emission.prior,
         },
         locals=locals_,
         energy=energy,
         example=(np.stack([emission.example, emission.example]), np.array([True, True])),
-        init=init or states_by_kmeans(size),
+        init=init or states_by_kmeans(size, chain=chain),
         check_data=lambda data: _check(emission, data),
         score=lambda hyper, q, data, key: score(emission, q, data),
+        structure=Structure(impossible=chain.impossible()),
         prior_as_point=prior_as_point,
         generative=hidden_markov(emission, lambda data: _check(emission, data)),
     )
     plain_model = dataclasses.replace(
-        plain_model, form=dataclasses.replace(plain_model.form, enough=require_observations)
+        plain_model,
+        form=dataclasses.replace(plain_model.form, enough=require_observations),
+        shrinks=("components",),
     )
     return expecting(plain_model, prior_expectation(emission, steps))
 
 
 @cache_by_value
-def states_by_kmeans(num_states: int, num_iters: int = 100) -> starts.Init:
-    """The start: states by k-means++ on the observations of all sequences."""
+def states_by_kmeans(
+    num_states: int, num_iters: int = 100, chain: KnownChain | None = None
+) -> inits.Init:
+    """The start: states by k-means++ on the observations of all sequences. With zeros in a `chain`
+    they have numbers that make few impossible transitions; in a left-right model they are equal
+    parts of the sequences."""
 
-    def start(key: PRNGKeyArray, context: starts.Context) -> Product:
+    def start(key: PRNGKeyArray, context: inits.Context) -> Product:
         y, mask = map(jnp.asarray, context.data().data)
         mask = mask & context.counts()[:, None]
         y, is_observed = observed_steps(y)
         points = y.reshape(-1, y.shape[-1]).astype(jnp.result_type(float))
         weights = (mask & is_observed).reshape(-1).astype(points.dtype)
-        labels = starts.nearest_labels(key, points, weights, num_states, num_iters)
+        labels = inits.nearest_labels(key, points, weights, num_states, num_iters)
+        labels = labels.reshape(mask.shape)
+        if chain is not None and chain.goes_right:
+            labels = equal_parts(mask, num_states)
+        elif chain is not None and chain.has_zeros:
+            labels = renumber(labels, mask, chain)
         chain_stats = lambda z, m: chains.chain_stats(z, num_states, True, m, points.dtype)
-        stats = jax.vmap(chain_stats)(labels.reshape(mask.shape), mask)
+        stats = jax.vmap(chain_stats)(labels, mask)
         return context.conditional({"z": MarkovChainStats(*stats)})
 
     return start
