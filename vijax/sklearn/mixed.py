@@ -95,6 +95,7 @@ class _FormulaEstimator(VijaxEstimator):
                 weights=weights,
                 nodes=self.nodes,
                 formulas=formulas,
+                quantile=getattr(self, "quantile", None),
             )
             options: Any = {"key": self._key, "richer": True, "max_gradients": self.max_gradients}
             self.fit_ = auto(self.model_, self.model_.data, **options)
@@ -135,6 +136,7 @@ class MixedModelRegressor(RegressorMixin, _FormulaEstimator):
         the other columns are terms.
       priors, nodes: as in `vijax.glmm`.
       formulas: formulas of parameters of the family, as ("sigma ~ x",), as in `vijax.glmm`.
+      quantile: for "asymmetriclaplace" the quantile that `predict` returns, as in `vijax.glmm`.
       max_gradients: as in `vijax.auto`.
       num_draws: draws of the posterior behind each prediction.
       missing: "refuse" refuses rows of X that lack a cell of the formula; "drop" leaves them out in
@@ -160,6 +162,7 @@ class MixedModelRegressor(RegressorMixin, _FormulaEstimator):
     _: dataclasses.KW_ONLY
     family: NumberFamily = "gaussian"
     formulas: Sequence[str] = ()
+    quantile: float | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fits the model. A `ConvergenceWarning` says that the fit is not to be used.

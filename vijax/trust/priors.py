@@ -17,7 +17,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from vijax.checks import require
 from vijax.models.formulas.glmm_model import Glmm
-from vijax.models.formulas.priors import Prior, log_prob
+from vijax.models.formulas.priors import FLAT_KINDS, Prior, log_prob
 from vijax.numerals import format_number
 from vijax.verdict import limits
 from vijax.verdict.psis import psis
@@ -203,6 +203,8 @@ def influence_of_priors(
     """The influence of priors from draws of what they are of, (S,) each by name."""
     rows, unchecked = [], []
     for name, prior in priors.items():
+        if prior[0] in FLAT_KINDS:
+            continue
         wide = widen(prior)
         if wide is None or name not in arguments:
             unchecked.append(name)

@@ -103,6 +103,14 @@ CASES = {
         AMOUNTS,
         lambda y, z, lam: stats.invgauss.logpdf(y, np.exp(z - lam), scale=np.exp(lam)),
     ),
+    "vonmises": (
+        RNG.vonmises(0.8, 2.0, N),
+        lambda y, z, k: stats.vonmises.logpdf(y, np.exp(k), 2 * np.arctan(z)),
+    ),
+    "asymmetriclaplace": (
+        AMOUNTS,
+        lambda y, m, s: stats.laplace_asymmetric.logpdf(y, 1.0, m, 2 * np.exp(s)),
+    ),
     "lognormal": (np.exp(AMOUNTS), lambda y, z, s: normal_log(z, s)(y)),
     "hurdle_gamma": (AMOUNTS * SHOWN, lambda y, z, a, p: mixed(y, share(p), gamma(z, a))),
     "hurdle_lognormal": (

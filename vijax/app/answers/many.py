@@ -32,6 +32,7 @@ class ManyRequest(NamedTuple):
     weights: str | None = None
     level: float = 0.9
     seed: int = 0
+    quantile: float | None = None
 
 
 def fit_many(
@@ -61,6 +62,7 @@ def fit_many(
         priors=read_priors(request.prior),
         weights=request.weights,
         level=request.level,
+        quantile=request.quantile,
     )
     folder = own_folder(out)
     fits.save(folder / "fits.npz")

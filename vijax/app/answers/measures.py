@@ -68,13 +68,14 @@ def _held_out_predictions(listing: Listing, run: FittedRun) -> TargetPredictions
 
 
 def _predict_frame(listing: Listing, run: FittedRun) -> TargetPredictions | None:
-    """The same of a regression by a formula; None for shares of several trials, and for responses
-    that are censored or truncated: predictions are of the response before that."""
+    """The same of a regression by a formula; None for shares of several trials, for angles and
+    quantiles, and for responses that are censored or truncated: predictions are of the response
+    before that."""
     train, test = run.data.train, run.data.test
     model = make_model(run.settings, train)
     trials = model.design.response_and_trials(test.table)[1]
     is_seen_in_part = bool({"status", "lowest", "highest"} & model.design.facts.keys())
-    if np.any(np.asarray(trials) != 1) or is_seen_in_part:
+    if np.any(np.asarray(trials) != 1) or is_seen_in_part or not model.law.has_variance:
         return None
     kind = "real"
     if model.design.levels:

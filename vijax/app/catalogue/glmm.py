@@ -31,6 +31,7 @@ from vijax.data.tables.table_files import read_columns
 from vijax.files import write_text
 from vijax.models.formulas import coefficients, formula, modelled
 from vijax.models.formulas.glmm import (
+    ALL,
     OnlyPriorWarning,
     glmm,
     prior_notes,
@@ -38,7 +39,7 @@ from vijax.models.formulas.glmm import (
     with_positive_weight,
 )
 from vijax.models.formulas.glmm_model import Glmm
-from vijax.models.formulas.laws import LAWS
+from vijax.models.formulas.laws import LAWS, find_law
 from vijax.numerals import natural_key
 from vijax.trust.priors import prior_influence
 
@@ -56,7 +57,7 @@ Settings = model_section(
         tuple[str, ...],
         setting(
             (),
-            'priors in place of the usual ones, as ["x: normal 0 1", "1|g_sigma: half_normal 2"]',
+            'priors in place of the usual ones: ["x: normal 0 1"]; ["flat"] for flat ones',
         ),
     ),
     formulas=(
@@ -237,17 +238,18 @@ def load(config: Any) -> Data:
         notes.append(f"{int((weights == 0).sum()):,} rows of weight 0 are left out.")
         table, weights = with_positive_weight(table, weights)
     family = config.model.family or formula.usual_family(config.model.formula, frame.table)
+    law = find_law(family, config.model.quantile)
     design = formula.read(
         config.model.formula,
         table,
-        LAWS[family],
+        law,
         config.model.base,
         order=config.model.order or None,
         further=config.model.formulas,
         weights=weights,
     )
-    notes.append(modelled.sentence(design, LAWS[family]))
-    notes += prior_notes(design, LAWS[family], weights)
+    notes.append(modelled.sentence(design, law))
+    notes += prior_notes(design, law, weights)
     train = Frame(
         table,
         design.y,
@@ -449,9 +451,14 @@ def read_priors(lines: Sequence[str]) -> dict[str, tuple[Any, ...]]:
 
     >>> read_priors(["x:z: normal 0 1"])
     {'x:z': ('normal', 0.0, 1.0)}
+    >>> read_priors(["flat", "1|g_sigma: half_flat"])
+    {'*': ('flat',), '1|g_sigma': ('half_flat',)}
     """
-    priors = {}
+    priors: dict[str, tuple[Any, ...]] = {}
     for line in lines:
+        if line.strip() == "flat":
+            priors[ALL] = ("flat",)
+            continue
         name, _, law = line.rpartition(":")
         try:
             kind, *numbers = law.split()
@@ -524,7 +531,7 @@ def _quantiles(x: Any) -> list[float]:
 
 def _effect_tables(model: Glmm, draws: Any) -> Iterator[Block]:
     """Ratios, for links other than the identity, and standardised effects."""
-    if model.law.link != "identity":
+    if model.law.has_ratios:
         ratios = coefficients.ratios(model, draws)
         if ratios:
             base = model.design.levels[0] if model.design.against else ""
@@ -564,7 +571,7 @@ def _answer_tables(model: Glmm, run: FittedRun, draws: Any) -> Iterator[Block]:
         title = "Average effects, in the units of the response"
         yield _answer_block(title, lambda: model.comparisons(draws, key=run.key))
     # The variance of "t" may be infinite; known errors alone leave nothing to explain.
-    if model.law.name != "t" and not model.density_form.knows_sigma:
+    if model.law.has_variance and model.law.name != "t" and not model.density_form.knows_sigma:
         explain = lambda: model.explained_variance(draws, key=run.key)
         yield _answer_block("Variance explained", explain)
 

@@ -25,6 +25,7 @@ def many(
     level: float = 0.9,
     rate: float = 0.05,
     seed: int = 0,
+    quantile: float | None = None,
 ) -> int:
     """Fits many responses (genes, taxa, voxels) to one design, side by side, and tells how many
     signs of a coefficient are sure, with the number of responses in mind.
@@ -43,12 +44,13 @@ def many(
       level: probability of the intervals.
       rate: expected share of wrong signs in the lists that are counted.
       seed: seed of the draws.
+      quantile: quantile of the family asymmetriclaplace, as model.quantile of glmm.
     """
     from vijax.app.answers.many import ManyRequest, fit_many
     from vijax.app.settings.typed_toml import check_seed
 
     check_seed(seed)
-    request = ManyRequest(formula, responses, family, by, prior, weights, level, seed)
+    request = ManyRequest(formula, responses, family, by, prior, weights, level, seed, quantile)
     text, is_usable = fit_many(data, request, out, of, rate, say_to_stderr)
     print(printable(text))
     return 0 if is_usable else UNUSABLE

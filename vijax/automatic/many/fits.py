@@ -169,6 +169,7 @@ class ManyFits:
       make_model: the name of a response -> its model; None for fits of a file.
       read_columns: rows -> the columns of coefficients and offsets; None for fits of a file without
         their table.
+      quantile: the quantile of a quantile regression; None for other laws.
     """
 
     formula: str
@@ -191,6 +192,7 @@ class ManyFits:
     integrals: str = ""
     make_model: Callable[[str], Any] | None = None
     read_columns: Callable[[Any], tuple[np.ndarray, np.ndarray]] | None = None
+    quantile: float | None = None
 
     def __len__(self) -> int:
         return len(self.responses)
@@ -334,7 +336,7 @@ class ManyFits:
     def save(self, path: str | Path) -> None:
         """Writes the fits to a file .npz, which `vijax.glmm.many.load` reads."""
         about = {"format": FORMAT, "level": self.level, "integrals": self.integrals}
-        about |= {"formula": self.formula, "family": self.family}
+        about |= {"formula": self.formula, "family": self.family, "quantile": self.quantile}
         texts = {name: np.array(getattr(self, name), str) for name in TEXTS}
         arrays = {name: getattr(self, name) for name in (*OF_RESPONSES, "weights")}
         path = Path(path)
@@ -343,4 +345,6 @@ class ManyFits:
 
     def __repr__(self) -> str:
         law = f"{len(self):,} responses, {self.formula}, {self.family}"
+        if self.quantile is not None:
+            law += f" (the {self.quantile:g} quantile)"
         return f"{law}\nunknowns: {', '.join(self.names)}\n{self.verdict}"

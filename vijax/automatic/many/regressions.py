@@ -27,9 +27,10 @@ from vijax.models.formulas.form import Form, make_form
 from vijax.models.formulas.form.parts import Effects
 from vijax.models.formulas.formula import Design
 from vijax.models.formulas.glmm import NumberFamily, choose_nodes, glmm
-from vijax.models.formulas.laws import LAWS, Law
+from vijax.models.formulas.laws import LAWS, Law, find_law
 from vijax.models.formulas.priors import merge_priors, weak_priors
 from vijax.models.formulas.rows_by_group import rows_in_units, to_data
+from vijax.models.formulas.terms.proper import find_fault
 from vijax.models.formulas.unmodelled import check_errors, check_responses, check_size
 from vijax.models.formulas.weighted import check_alignment, read_weights, with_positive_weight
 from vijax.xla import keys
@@ -64,7 +65,7 @@ class Task(NamedTuple):
     law: Law
     weights: Float[np.ndarray, " N"]
     all_weights: Float[np.ndarray, " rows"]
-    priors: Mapping[str, Sequence[Any]] | None
+    priors: Mapping[str, Sequence[Any]] | Literal["flat"] | None
     nodes: int | None
     responses: Responses
     table: TypedTable
@@ -78,10 +79,11 @@ def many(
     *,
     key: PRNGKeyArray,
     family: ManyFamily = "gaussian",
-    priors: Mapping[str, Sequence[Any]] | None = None,
+    priors: Mapping[str, Sequence[Any]] | Literal["flat"] | None = None,
     weights: Any = None,
     nodes: int | None = None,
     level: float = 0.9,
+    quantile: float | None = None,
 ) -> ManyFits:
     """Fits of many responses to one design: genes, taxa, voxels.
 
@@ -103,6 +105,7 @@ def many(
       weights: how often a row counts, as in `vijax.glmm`: one of weight 0 is left out.
       nodes: nodes a dimension of the quadrature over effects of a group, as in `vijax.glmm`.
       level: probability of the intervals.
+      quantile: for "asymmetriclaplace", as in `vijax.glmm`.
 
     Returns:
       `ManyFits`. `fits.table(name)` has one coefficient over all responses, with rates of false
@@ -123,7 +126,7 @@ def many(
     check_key(key)
     require(0 < level < 1, "level", "a probability between 0 and 1", level)
     check_alignment(weights, table)
-    task = _read(formula, table, responses, family, priors, weights, nodes)
+    task = _read(formula, table, responses, (family, quantile), priors, weights, nodes)
     obstacles = [_find_obstacle(task, r) for r in range(len(task.responses.names))]
     fitted = [r for r, text in enumerate(obstacles) if not text]
     actual = f"none: {obstacles[0].rstrip('.')}"
@@ -137,6 +140,7 @@ def many(
     return ManyFits(
         formula=formula,
         family=task.law.name,
+        quantile=task.law.quantile,
         responses=task.responses.names,
         names=names,
         coefficients=task.design.coefficients,
@@ -154,15 +158,15 @@ def _read(
     formula: str,
     table: Any,
     responses: Any,
-    family: str,
-    priors: Mapping[str, Sequence[Any]] | None,
+    family_and_quantile: tuple[str, float | None],
+    priors: Mapping[str, Sequence[Any]] | Literal["flat"] | None,
     weights: Any,
     nodes: int | None,
 ) -> Task:
     has_response = isinstance(formula, str) and not formula.lstrip().startswith("~")
     remedy = "responses= has the left of it, column by column."
     require(not has_response, "formula", "~ terms, without a response", repr(formula), remedy)
-    law = LAWS[family]
+    law = find_law(*family_and_quantile)
     user_table = table
     table = reader.read_table(formula, table)
     columns = read_responses(responses, user_table, len(table))
@@ -195,8 +199,9 @@ def _find_obstacle(task: Task, r: int) -> str:
     trials = np.ones(int(has_cell.sum()))
     rows = task.table.row_names.take(np.flatnonzero(has_cell))
     check_responses(y[has_cell], trials, task.law, name, rows)
-    if not task.law.is_location_scale:
-        return ""
+    fault = _prior_fault(task, r)
+    if fault or not task.law.is_location_scale:
+        return fault
     if np.ptp(y[has_cell]) == 0:
         return "all of its numbers are equal."
     design, weights = _own_design(task, r)
@@ -205,6 +210,16 @@ def _find_obstacle(task: Task, r: int) -> str:
     except ValueError:
         return "columns and groups give it exactly, without an error."
     return ""
+
+
+def _prior_fault(task: Task, r: int) -> str:
+    """Why flat priors leave the posterior of a response improper; "" if they do not."""
+    design, weights = _own_design(task, r)
+    priors = merge_priors(weak_priors(design, task.law, weights), task.priors, design)
+    fault = find_fault(design, task.law, priors, weights)
+    if fault is None:
+        return ""
+    return f"its posterior under flat priors is improper, {fault[1]}."
 
 
 def _own_design(task: Task, r: int) -> tuple[Design, np.ndarray]:
@@ -229,7 +244,9 @@ class _CommonForm(NamedTuple):
 def _share(task: Task) -> _CommonForm:
     """The form and the units of effects, from the first response and all rows."""
     nodes = choose_nodes(task.design, task.law, task.weights, task.nodes)
-    priors = merge_priors(weak_priors(task.design, task.law, task.weights), task.priors)
+    priors = merge_priors(
+        weak_priors(task.design, task.law, task.weights), task.priors, task.design
+    )
     form = make_form(task.design, task.law, priors, task.weights, nodes)
     return _CommonForm(split(form, form.effects)[0], form.effects, nodes)
 
@@ -237,7 +254,7 @@ def _share(task: Task) -> _CommonForm:
 def _numbers_and_data(task: Task, shared: _CommonForm, r: int) -> tuple[Numbers, dict[str, Any]]:
     """The numbers of the form of one response, and its rows as the density reads them."""
     design, weights = _own_design(task, r)
-    priors = merge_priors(weak_priors(design, task.law, weights), task.priors)
+    priors = merge_priors(weak_priors(design, task.law, weights), task.priors, design)
     form = make_form(design, task.law, priors, weights, shared.nodes)
     _, numbers = split(form, shared.effects)
     form = dataclasses.replace(form, effects=shared.effects)
@@ -365,6 +382,7 @@ def _make_model(task: Task, response: str) -> Any:
         task.priors,
         weights=task.weights[has_cell],
         nodes=task.nodes,
+        quantile=task.law.quantile,
     )
 
 

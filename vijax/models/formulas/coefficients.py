@@ -20,8 +20,10 @@ def ratios(model: Any, draws: Draws) -> Named:
     """exp of each coefficient but the intercept, at draws; `ratios_title` names the quantity that
     they are ratios of."""
     remedy = "Its coefficients are differences already: see standardised."
+    if model.law.is_circular:
+        remedy = "model.comparisons has differences of directions."
     require(
-        model.law.link != "identity",
+        model.law.has_ratios,
         "family",
         "a law with a log or a logit link",
         repr(model.law.name),

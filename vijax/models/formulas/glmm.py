@@ -20,13 +20,15 @@ from vijax.models.formulas import formula as reader
 from vijax.models.formulas.form import Form, FormFunction, log_lik, log_prior, make_form
 from vijax.models.formulas.form.finer_integrals import FinerIntegrals
 from vijax.models.formulas.glmm_model import Glmm
-from vijax.models.formulas.laws import LAWS, Law
+from vijax.models.formulas.laws import LAWS, Law, find_law
 from vijax.models.formulas.nearby import NearMode
+from vijax.models.formulas.priors import ALL as ALL
 from vijax.models.formulas.priors import Prior, merge_priors, weak_priors
 from vijax.models.formulas.responses import responses
 from vijax.models.formulas.rows_by_group import rows_in_units, to_data
 from vijax.models.formulas.terms.by_prior import OnlyPriorWarning, prior_notes
 from vijax.models.formulas.terms.complete_rows import LeftOut, find_complete_rows
+from vijax.models.formulas.terms.proper import check_flat
 from vijax.models.formulas.unmodelled import (
     check_errors,
     check_monotone,
@@ -57,6 +59,8 @@ NumberFamily = Literal[
     "zero_inflated_negativebinomial",
     "hurdle_poisson",
     "hurdle_negativebinomial",
+    "vonmises",
+    "asymmetriclaplace",
 ]
 """Laws of a response of one number a row."""
 ClassFamily = Literal["categorical", "cumulative"]
@@ -76,7 +80,7 @@ def glmm(
     formula: str,
     table: Any,
     family: Family | None = None,
-    priors: Mapping[str, Sequence[Any]] | None = None,
+    priors: Mapping[str, Sequence[Any]] | Literal["flat"] | None = None,
     weights: Any = None,
     nodes: int | None = None,
     base: str | None = None,
@@ -84,6 +88,7 @@ def glmm(
     missing: Literal["refuse", "drop"] = "refuse",
     order: Sequence[Any] | None = None,
     formulas: str | Sequence[str] = (),
+    quantile: float | None = None,
 ) -> Glmm:
     """A generalised linear model with effects of groups, by a formula.
 
@@ -108,13 +113,17 @@ def glmm(
         with probability psi and is zero otherwise; "hurdle_..." is not zero with probability psi.
         "cumulative" is for ordered categories (numbers, an ordered column of pandas, text with
         `order`): logit P(y <= k) = threshold[k] - eta, without an intercept.
+        "vonmises" is for angles from -pi to pi: the predictor is the tangent of half their mean
+        direction. "asymmetriclaplace" has a quantile as its predictor, that of `quantile`.
         "categorical" is for categories without an order: log P(y = k) / P(y = base) is a predictor
         of its own for each k, with coefficients and effects of groups "x[k]", "1|g_sigma[k]";
         effects of different k are independent.
       priors: priors in place of the weakly informative ones, `model.priors` (those of Bambi's rule,
         but wider for successes, zeros and ones), by name: {"x": ("normal", 0, 1), "1|g_sigma":
         ("half_normal", 2), "corr|g": ("lkj", 2)}. The priors of the intercept and of thresholds
-        hold at the means of all columns.
+        hold at the means of all columns. "flat" makes those of all coefficients, of thresholds and
+        of sigma flat, {"*": "flat", "1|g_sigma": ("half_flat",)} that of an sd too; a posterior
+        that is then improper is refused.
       weights: a column, or an array: a row of weight 2 counts as two rows, in priors, knots and
         means of `scale(x)` too; one of weight 0 is left out. In knots, medians and lengths of
         `poly`, weights that are not whole numbers count relative to their mean.
@@ -133,6 +142,8 @@ def glmm(
       formulas: formulas of parameters of the law, as "sigma ~ x + (1 | g)": of the logarithm of
         sigma, nu, alpha, kappa or lam, of the log odds of psi. Coefficients and spreads are called
         "sigma_x", "sigma_1|g_sigma"; effects of one group in two formulas are independent.
+      quantile: for "asymmetriclaplace" the quantile that is regressed on columns, inside (0, 1);
+        None is the median, 0.5.
 
     Returns:
       A `Model`: a log density of its coefficients and of the spreads of its groups. The effects of
@@ -176,7 +187,18 @@ def glmm(
         order = tuple(order)
     formulas = tuple(formulas)
     model = _glmm(
-        formula, table, family, priors, weights, nodes, base, functions, left_out, order, formulas
+        formula,
+        table,
+        family,
+        priors,
+        weights,
+        nodes,
+        base,
+        functions,
+        left_out,
+        order,
+        formulas,
+        quantile,
     )
     for note in model.notes:
         warnings.warn(f"formula: {note}", OnlyPriorWarning, stacklevel=3)
@@ -188,7 +210,7 @@ def _glmm(
     formula: str,
     table: Any,
     family: Family | None,
-    priors: Mapping[str, Sequence[Any]] | None,
+    priors: Mapping[str, Sequence[Any]] | str | None,
     weights: Any,
     nodes: int | None,
     base: str | None,
@@ -196,10 +218,11 @@ def _glmm(
     left_out: LeftOut | None,
     order: tuple[Any, ...] | None,
     formulas: tuple[str, ...],
+    quantile: float | None,
 ) -> Glmm:
     """`glmm` of a table in memory; equal arguments give the object made before."""
     typed = reader.read_table(formula, table, functions, family, formulas)
-    law = LAWS[family or reader.usual_family(formula, typed, functions)]
+    law = find_law(family or reader.usual_family(formula, typed, functions), quantile)
     typed, weights = with_positive_weight(typed, read_weights(weights, typed))
     require(base is None or law.is_named, "base", 'None, but for family "categorical"', repr(base))
     expected = 'None, but for family "cumulative"'
@@ -214,7 +237,8 @@ def _glmm(
     check_responses(design.y, design.trials, law, design.response, typed.row_names)
     check_size(design, law)
     nodes = choose_nodes(design, law, weights, nodes)
-    all_priors = merge_priors(weak_priors(design, law, weights), priors)
+    all_priors = merge_priors(weak_priors(design, law, weights), priors, design)
+    check_flat(design, law, all_priors, weights)
     form = make_form(design, law, all_priors, weights, nodes)
     if law.is_location_scale and "se" not in design.facts:
         check_errors(design, weights)

@@ -31,7 +31,8 @@ from vijax.models.formulas.draws import (
 from vijax.models.formulas.form import COEFFICIENTS, Form, FormFunction, prior_arguments
 from vijax.models.formulas.formula import Design, Rows, WhereNew
 from vijax.models.formulas.groups import NewLevels
-from vijax.models.formulas.laws import LAWS, Law
+from vijax.models.formulas.laws import Law
+from vijax.models.formulas.laws.angles import unwrap, wrap_angles
 from vijax.models.formulas.nearby import NearMode
 from vijax.models.formulas.priors import Prior
 from vijax.models.formulas.terms.complete_rows import LeftOut
@@ -112,7 +113,7 @@ class Glmm(Answers, Model):
     @property
     def law(self) -> Law:
         """The law of the response."""
-        return LAWS[self.density_form.law]
+        return self.density_form.response_law
 
     @property
     def schema(self) -> Schema:
@@ -350,9 +351,15 @@ class Glmm(Answers, Model):
         self, draws: Draws, rows: Rows, eta: Float[np.ndarray, "S N *C"]
     ) -> Float[np.ndarray, "S N *K"]:
         """Means of the response of rows at draws, given their predictors: per trial for successes
-        among trials; the probability of each category."""
+        among trials; the probability of each category; the mean direction of angles."""
+        return self.law.read_averages(self.means_to_average(draws, eta))
+
+    def means_to_average(self, draws: Draws, eta: Float[np.ndarray, "S N *C"]) -> np.ndarray:
+        """The means of rows at draws; of angles the means of e^(iy), whose averages have a
+        direction."""
         main, by_row = self.density_form.split_predictors(eta, np)
-        return self.law.mean({**self.density_form.law_parameters(draws.named), **by_row}, main)
+        parameters = {**self.density_form.law_parameters(draws.named), **by_row}
+        return self.law.to_average(parameters, main)
 
     def _new_effects(
         self, draws: Draws, i: int, new: NewLevels, key: Any
@@ -390,7 +397,9 @@ class Glmm(Answers, Model):
           table: rows with the columns of the formula except the response; None takes the rows of
             training. Effects of groups that training does not have are drawn from the law of
             groups. New rows count as one trial each. Responses that are censored, truncated or
-            measured with known errors are predicted as they are before that.
+            measured with known errors are predicted as they are before that. Of angles the mean
+            direction is predicted, and ends of intervals may lie beyond pi; of a quantile
+            regression the quantile.
           key: random key of the draws.
           level: probability of the intervals.
           num_draws: number of draws.
@@ -436,17 +445,22 @@ class Glmm(Answers, Model):
         if not self.design.levels:
             mean = mean * trials
         outcomes = self._responses(draws, eta, trials, key_data)
+        if self.law.is_circular:
+            mean, outcomes = unwrap(mean, outcomes)
         ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
         # Draws of a row lie side by side: the rounding of its sums then does not depend on the
         # number of rows.
         mean, outcomes = (np.ascontiguousarray(np.moveaxis(x, 0, -1)) for x in (mean, outcomes))
         low, high = np.quantile(mean, ends, axis=-1)
+        centre = mean.mean(-1)
+        if self.law.is_circular:
+            centre = wrap_angles(centre)
         lowest, highest = (
             (None, None) if self.design.against else np.quantile(outcomes, ends, axis=-1)
         )
         spread = None if self.law.categories else outcomes.std(-1)
         return Prediction(
-            mean=mean.mean(-1),
+            mean=centre,
             sd=mean.std(-1),
             low=low,
             high=high,

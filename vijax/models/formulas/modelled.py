@@ -50,8 +50,10 @@ def _quantity(design: Design, law: Law) -> str:
         return f"are the odds of {name} = 1 against 0"
     if law.takes_trials:
         return f"are the odds of a success in {name}"
+    if law.is_circular:
+        return f"is the tangent of half of {law.location.format(name)} (radians)"
     if law.link == "identity":
-        return f"is the mean of {name}"
+        return f"is {law.location.format(name)}"
     return f"is the {law.link} of {law.location.format(name)}"
 
 

@@ -123,7 +123,7 @@ def check_law(formula: Formula, observation: Observation, law: Law) -> None:
     is_allowed = law.tails is not None
     expected = "a law with a distribution function: gaussian, t, lognormal, weibull, gamma, ..."
     if observation.function == "se":
-        is_allowed = law.is_location_scale
+        is_allowed = law.name in ("gaussian", "t")
         expected = '"gaussian" or "t", for standard errors'
     if observation.function == "censored":
         is_allowed = is_allowed and not law.is_count

@@ -106,8 +106,13 @@ KINDS = {
     "beta": Kind("alpha, beta", "unit interval", stats.beta.logpdf),
     "lkj": Kind("concentration", "correlation", _lkj),
     "dirichlet": Kind("concentration", "simplex", _dirichlet),
+    "flat": Kind("", "real", lambda x: jnp.zeros_like(x)),
+    "half_flat": Kind("", "positive", lambda x: jnp.zeros_like(x)),
 }
-"""Families of priors by name."""
+"""Families of priors by name; the flat ones are improper."""
+FLAT_KINDS = ("flat", "half_flat")
+ALL = "*"
+"""The name of all coefficients, cutpoints and sigma, for flat priors."""
 AUX: dict[str, Prior] = {
     "nu": ("gamma", 2.0, 0.1),
     "alpha": ("half_cauchy", 1.0),
@@ -223,16 +228,37 @@ def _about(x: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
     return float(mean), float(sd) or 1.0
 
 
+def find_spread(prior: Prior) -> float:
+    """The scale of the prior of a coefficient, infinite for a flat one."""
+    if prior[0] in FLAT_KINDS:
+        return math.inf
+    return float(prior[-1])
+
+
 def merge_priors(
-    usual: Mapping[str, Prior], changes: Mapping[str, Sequence[Any]] | None
+    usual: Mapping[str, Prior],
+    changes: Mapping[str, Sequence[Any]] | str | None,
+    design: Design | None = None,
 ) -> dict[str, Prior]:
-    """The usual priors, with some replaced; ValueError for an unknown name or another support."""
+    """The usual priors, with some replaced; ValueError for an unknown name or another support.
+    "flat" stands for {"*": "flat"}: flat priors of all coefficients of the response, of cutpoints
+    and of sigma."""
     merged = dict(usual)
-    for name, prior in (changes or {}).items():
+    if isinstance(changes, str):
+        changes = {ALL: changes}
+    changes = dict(changes or {})
+    if ALL in changes and ALL not in usual:
+        prior = changes.pop(ALL)
+        is_flat = prior == "flat" or (not isinstance(prior, str) and tuple(prior) == ("flat",))
+        remedy = "Priors of other laws are given by name."
+        require(is_flat, "priors", '"flat" for all coefficients', repr(prior), remedy)
+        assert design is not None
+        merged |= _flat_priors(design, usual)
+    for name, prior in changes.items():
         require(name in usual, "priors", f"one of {list(usual)}", repr(name))
         support = KINDS[usual[name][0]].support
         arguments = {
-            name: (name, *kind.arguments.split(", "))
+            name: (name, *filter(None, kind.arguments.split(", ")))
             for name, kind in KINDS.items()
             if kind.support == support
         }
@@ -242,12 +268,25 @@ def merge_priors(
         require(fits, "priors", f"for {name!r} {expected}", repr(prior))
         numbers = [float(x) for x in prior[1:]]
         # Laws of real numbers have their location, which may be negative, last but one.
-        spreads = numbers if support != "real" else [*numbers[:-2], numbers[-1]]
+        spreads = numbers if support != "real" else [*numbers[:-2], *numbers[-1:]]
         require(
-            np.isfinite(numbers).all() and min(spreads) > 0,
+            np.isfinite(numbers).all() and min(spreads, default=1.0) > 0,
             "priors",
             f"finite positive numbers for {name!r}",
             prior,
         )
         merged[name] = (str(prior[0]), *numbers)
     return merged
+
+
+def _flat_priors(design: Design, usual: Mapping[str, Prior]) -> dict[str, Prior]:
+    """Flat priors of the coefficients of the response, of cutpoints and of sigma."""
+    slots = zip(design.labels, design.slots, strict=True)
+    labels = [label for label, slot in slots if slot == 0]
+    levels = design.against or (None,)
+    names = [name_at_level(label, level) for label in labels for level in levels]
+    names += [name for name in usual if name.startswith("threshold[")]
+    flat: dict[str, Prior] = dict.fromkeys(names, ("flat",))
+    if "sigma" in usual:
+        flat["sigma"] = ("half_flat",)
+    return flat

@@ -16,7 +16,6 @@ from vijax.checks import require
 from vijax.contract.queries import Generative
 from vijax.models.formulas.form import Form, draw_effects, draw_response, eta_without_effects
 from vijax.models.formulas.formula import Design
-from vijax.models.formulas.laws import LAWS
 from vijax.models.formulas.weighted import row_copies
 
 
@@ -31,7 +30,7 @@ def responses(
       rows: the rows of training in units of size one, one by one.
       data: the same rows as the density reads them.
     """
-    law = LAWS[form.law]
+    law = form.response_law
     copies = functools.cache(lambda: row_copies(np.asarray(rows["weight"], float)))
     base = None
     if law.is_location_scale:

@@ -21,7 +21,7 @@ from jaxtyping import Float
 from scipy import optimize
 
 from vijax.checks import require
-from vijax.data.formulas.row_statistics import mean_and_spread
+from vijax.data.formulas.row_statistics import mean_and_spread, quantiles
 from vijax.models.formulas.form.links import inverse_link
 from vijax.models.formulas.formula import Design
 from vijax.models.formulas.laws import Law, partly_known
@@ -227,6 +227,8 @@ def _first_levels(law: Law, rows: KnownRows, categories: int) -> np.ndarray:
     y, trials = rows.y, rows.trials
     if law.is_location_scale:
         y = y - rows.offset
+    if law.quantile is not None:
+        return np.array([quantiles(y, rows.weights, law.quantile)], float)
     if law.link == "log":
         trials = trials * np.exp(rows.offset)
     return np.array([law.predictor_at_mean(y, trials, rows.weights)], float)

@@ -72,6 +72,16 @@ class Means:
 
     def row_means(self, rows: Rows) -> Float[np.ndarray, "S N K"]:
         """The means of some rows; K is 1 for one mean a row."""
+        return self.read_averages(self.to_average(rows))
+
+    def read_averages(self, averages: np.ndarray) -> np.ndarray:
+        """The means that averages of `to_average` are."""
+        if self.scale == "link":
+            return averages
+        return self.model.law.read_averages(averages)
+
+    def to_average(self, rows: Rows) -> np.ndarray:
+        """What is averaged over rows: their means, (S, N, K); of angles those of e^(iy)."""
         if self.groups == "same":
             eta = self.model.row_predictors(self.draws, rows, self.key)
             return self._with_axis(self._means(rows, eta))
@@ -149,7 +159,7 @@ class Means:
     def _means(self, rows: Rows, eta: np.ndarray) -> np.ndarray:
         if self.scale == "link":
             return self.model.density_form.split_predictors(eta, np)[0]
-        return self.model.response_means(self.draws, rows, eta)
+        return self.model.means_to_average(self.draws, eta)
 
     def _one_predictor(self, eta: Float[np.ndarray, "S N C"]) -> Float[np.ndarray, "S N *C"]:
         if self.model.design.against or self.model.design.further:
@@ -186,11 +196,14 @@ def averages(
 ) -> Float[np.ndarray, "S G K"]:
     """Weighted sums of the means of rows in each cell."""
     size = len(code)
-    total = np.zeros((means.num_draws, count, max(len(means.categories), 1)))
+    shape = (means.num_draws, count, max(len(means.categories), 1))
+    total = np.zeros(shape)
+    if means.scale == "response" and means.model.law.is_circular:
+        total = total.astype(complex)
     indicator = sp.csr_array((weights, (code, np.arange(size))), shape=(count, size))
     for places in means.row_parts(rows):
-        x = means.row_means(rows.part(places))
+        x = means.to_average(rows.part(places))
         part = indicator[:, places]
         for k in range(x.shape[2]):
             total[:, :, k] += (part @ x[:, :, k].T).T
-    return total
+    return means.read_averages(total)

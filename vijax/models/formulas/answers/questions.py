@@ -23,6 +23,7 @@ from vijax.models.formulas.answers.table import (
     AnswerTable,
     Comparison,
     find_comparison,
+    find_turn,
     join,
     names_of_labels,
     summarise,
@@ -36,6 +37,7 @@ from vijax.models.formulas.answers.variables import (
 )
 from vijax.models.formulas.draws import Draws
 from vijax.models.formulas.formula import Rows
+from vijax.models.formulas.laws.angles import wrap_angles
 from vijax.numerals import format_number
 
 MOST_SETTINGS = 200
@@ -133,6 +135,16 @@ class Scene:
         """Weighted sums of means by cell."""
         return averages(self.means, rows, self.cells.code, self.cells.num_cells, weights)
 
+    def sums(
+        self, parts: Iterator[tuple[np.ndarray, np.ndarray]], weights: np.ndarray
+    ) -> Float[np.ndarray, "S G K"]:
+        """Weighted sums by cell of numbers of rows, (S, rows, K), part by part."""
+        total = 0.0
+        for places, numbers in parts:
+            codes = np.eye(self.cells.num_cells)[self.cells.code[places]]
+            total = total + np.einsum("snk,n,ng->sgk", numbers, weights[places], codes)
+        return np.asarray(total)
+
     def labels(self, places: Int[np.ndarray, " M"] | None) -> dict[str, np.ndarray]:
         """Labels of estimates: of all cells, or of some rows; by category of the response."""
         categories = np.array(self.means.categories, object)
@@ -150,13 +162,25 @@ class Scene:
         return labels
 
     def table(
-        self, first: Mapping[str, str], labels: dict[str, np.ndarray], values: np.ndarray, null: Any
+        self,
+        first: Mapping[str, str],
+        labels: dict[str, np.ndarray],
+        values: np.ndarray,
+        null: Any,
+        is_slope: bool = False,
     ) -> AnswerTable:
-        """The table of draws of estimates, (S, rows, K)."""
+        """The table of draws of estimates, (S, rows, K); slopes of angles are numbers."""
         flat = values.reshape(len(values), -1)
         size = flat.shape[1]
         titles = {name: np.array([text] * size, object) for name, text in first.items()}
-        return summarise({**titles, **labels}, flat, self.request.level, null)
+        level = self.request.level
+        is_circular = self.has_angles and not is_slope
+        return summarise({**titles, **labels}, flat, level, null, is_circular=is_circular)
+
+    @property
+    def has_angles(self) -> bool:
+        """True if means are directions."""
+        return self.model.law.is_circular and self.request.scale == "response"
 
     def parts(self, rows: Rows) -> Iterator[np.ndarray]:
         """Places of the rows that are computed at once."""
@@ -198,7 +222,7 @@ def _target(model: Any, scale: str) -> str:
         return f"the probability of a success in {name}"
     if model.law.name == "bernoulli":
         return f"the probability of {name} = {model.design.observed.level or 1!r}"
-    return f"the mean of {name}"
+    return model.law.response_words.format(name)
 
 
 def predictions(model: Any, draws: Draws, key: Any, request: Request) -> AnswerTable:
@@ -274,6 +298,8 @@ def comparisons(
     comparison = find_comparison(kind)
     _check_kind(model, kind, request.scale)
     scene = Scene(model, draws, key, request)
+    if scene.has_angles:
+        comparison = find_turn(kind)
     changes = read_changes(model, columns)
     tables: list[AnswerTable] = []
     for name, change in changes.items():
@@ -286,6 +312,8 @@ def slopes(model: Any, draws: Draws, key: Any, request: Request, columns: Any) -
     """Derivatives by columns of numbers: `Glmm.slopes`."""
     scene = Scene(model, draws, key, request)
     derivative = Comparison(lambda high, low: high - low, 0.0, "Slopes", "/")
+    if scene.has_angles:
+        derivative = derivative._replace(compare=lambda high, low: wrap_angles(high - low))
     tables: list[AnswerTable] = []
     for name in _number_names(model, columns):
         variable = find_variable(model, name, "columns")
@@ -305,6 +333,11 @@ def _compare(scene: Scene, settings: Settings, comparison: Comparison) -> Iterat
     divisor = np.ones(len(table))
     if settings.steps is not None:
         divisor = settings.steps(table)
+    if scene.is_average and settings.steps is not None and scene.has_angles:
+        slopes_by_row = _row_contrasts(scene, settings, comparison)
+        contrast = scene.sums(slopes_by_row, scene.cell_weights() / divisor)
+        yield scene.table(titles[0], scene.labels(None), contrast, comparison.null, True)
+        return
     if scene.is_average:
         weights = scene.cell_weights() / divisor
         values = [scene.averages(_set_rows(scene, settings, i), weights) for i in _all(settings)]
@@ -312,12 +345,23 @@ def _compare(scene: Scene, settings: Settings, comparison: Comparison) -> Iterat
             contrast = comparison.compare(values[high], values[low])
             yield scene.table(title, scene.labels(None), contrast, comparison.null)
         return
-    for title, (low, high, _) in zip(titles, settings.pairs, strict=True):
-        below, above = (_set_rows(scene, settings, i) for i in (low, high))
-        for places in scene.parts(below):
-            x, y = (scene.means.row_means(_take(rows, places)) for rows in (below, above))
-            contrast = comparison.compare(y, x) / divisor[places][:, None]
-            yield scene.table(title, scene.labels(places), contrast, comparison.null)
+    for i, title in enumerate(titles):
+        for places, contrast in _row_contrasts(scene, settings, comparison, i):
+            contrast = contrast / divisor[places][:, None]
+            labels = scene.labels(places)
+            is_slope = settings.steps is not None
+            yield scene.table(title, labels, contrast, comparison.null, is_slope)
+
+
+def _row_contrasts(
+    scene: Scene, settings: Settings, comparison: Comparison, pair: int = 0
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Places of rows, and their comparisons, (S, rows, K), of one pair of settings."""
+    low, high, _ = settings.pairs[pair]
+    below, above = (_set_rows(scene, settings, i) for i in (low, high))
+    for places in scene.parts(below):
+        x, y = (scene.means.row_means(_take(rows, places)) for rows in (below, above))
+        yield places, comparison.compare(y, x)
 
 
 def _all(settings: Settings) -> range:

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from vijax.checks import require
+from vijax.models.formulas.laws.angles import unwrap, wrap_angles
 from vijax.numerals import format_number, name_ends
 
 MOST_ROWS = 40
@@ -59,6 +60,13 @@ def find_comparison(kind: str) -> Comparison:
     return COMPARISONS[kind]
 
 
+def find_turn(kind: str) -> Comparison:
+    """The comparison of two angles: their difference within half a turn."""
+    remedy = "Of angles only turns are comparisons."
+    require(kind == "difference", "kind", '"difference" of angles', repr(kind), remedy)
+    return COMPARISONS["difference"]._replace(compare=lambda high, low: wrap_angles(high - low))
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class AnswerTable:
     """Estimates with intervals; it prints as a table.
@@ -76,6 +84,7 @@ class AnswerTable:
       num_draws: number of draws of the posterior.
       notes: what the numbers are, and how effects of groups enter.
       draws: the draws, (S, M); None where they would have more than 16 million numbers.
+      is_circular: True for angles, whose draws are those within pi of their mean direction.
     """
 
     labels: dict[str, np.ndarray]
@@ -90,6 +99,7 @@ class AnswerTable:
     num_draws: int
     notes: tuple[str, ...] = ()
     draws: Float[np.ndarray, "S M"] | None = None
+    is_circular: bool = False
 
     def __len__(self) -> int:
         return len(self.mean)
@@ -124,6 +134,8 @@ class AnswerTable:
           ValueError: labels that the table does not have, or no draws.
         """
         comparison = find_comparison(kind)
+        if self.is_circular:
+            comparison = find_turn(kind)
         require(self.draws is not None, "table", "one with draws", f"{len(self):,} rows without")
         by = names_of_labels(by)
         within = [*by, *(name for name in self.labels if name == "category" and name not in by)]
@@ -142,7 +154,9 @@ class AnswerTable:
         assert self.draws is not None
         values = comparison.compare(self.draws[:, high], self.draws[:, low])
         notes = (f"{comparison.words} between rows.", *self.notes)
-        return summarise(labels, values, self.level, comparison.null, notes)
+        return summarise(
+            labels, values, self.level, comparison.null, notes, is_circular=self.is_circular
+        )
 
     def _pairs(
         self, within: Sequence[str], free: Sequence[str], base: Any
@@ -225,8 +239,10 @@ def summarise(
     level: float,
     null: float | None = None,
     notes: Sequence[str] = (),
+    *,
+    is_circular: bool = False,
 ) -> AnswerTable:
-    """The table of draws.
+    """The table of draws; of angles those within pi of the mean direction.
 
     >>> draws = np.arange(6.0).reshape(3, 2)
     >>> print(summarise({"h": np.array(["a", "b"])}, draws, 0.5, 0.0, ["Two rows."]))
@@ -238,10 +254,14 @@ def summarise(
     """
     require(0 < level < 1, "level", "a probability between 0 and 1", level)
     draws = np.asarray(draws, float)
+    if is_circular:
+        (draws,) = unwrap(draws)
     ends = [0.5 - 0.5 * level, 0.5, 0.5 + 0.5 * level]
     with np.errstate(invalid="ignore"):
         low, median, high = np.quantile(draws, ends, axis=0)
         mean, sd = draws.mean(0), draws.std(0, ddof=min(1, len(draws) - 1))
+    if is_circular:
+        mean = wrap_angles(mean)
     above = None
     if null is not None:
         above = (draws > null).mean(0)
@@ -261,6 +281,7 @@ def summarise(
         num_draws=len(draws),
         notes=tuple(notes),
         draws=kept_draws,
+        is_circular=is_circular,
     )
 
 
@@ -290,4 +311,5 @@ def join(tables: Sequence[AnswerTable], notes: Sequence[str] = ()) -> AnswerTabl
         num_draws=first.num_draws,
         notes=tuple(notes),
         draws=draws,
+        is_circular=first.is_circular,
     )

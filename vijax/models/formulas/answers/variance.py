@@ -70,6 +70,9 @@ def explain(model: Any, draws: Draws, level: float) -> AnswerTable:
     expected = "a response that differs from its mean by more than known errors"
     formula = repr(model.design.formula)
     require(not model.density_form.knows_sigma, "formula", expected, formula, NO_SIGMA)
+    expected = "a law whose variance is that of the response"
+    remedy = "Scores of held-out rows compare models: vijax.trust.loo(model.log_lik(fit, key))."
+    require(model.law.has_variance, "family", expected, repr(model.law.name), remedy)
     scene = Means(model, draws, "same", "response", None)
     row_moments = _row_moments(scene)
     parts = _parts(scene, row_moments)

@@ -13,7 +13,7 @@ from vijax.data.formulas.row_statistics import mean_and_spread
 from vijax.models.formulas.form.parts import Units
 from vijax.models.formulas.formula import Design
 from vijax.models.formulas.laws import Law
-from vijax.models.formulas.priors import LINKED, Prior
+from vijax.models.formulas.priors import LINKED, Prior, find_spread
 
 
 def design_units(
@@ -27,7 +27,7 @@ def design_units(
     slots = np.array(design.slots, int)
     offsets = design.rows.offset.reshape(len(x), -1)
     targets = _targets(design, law, design.main_offset, weights)
-    spreads = np.array([priors[label][-1] for label in design.coefficients[::copies]])
+    spreads = np.array([find_spread(priors[label]) for label in design.coefficients[::copies]])
     root_weight = math.sqrt(weights.sum())
     unit = spread if law.is_location_scale else 1.0
     little = 1e-3 * root_weight * unit / spreads

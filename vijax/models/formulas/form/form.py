@@ -23,7 +23,7 @@ from vijax.models.formulas.form.parts import (
     Monotone,
     Units,
 )
-from vijax.models.formulas.laws import LAWS, SUPPORTS
+from vijax.models.formulas.laws import LAWS, SUPPORTS, Law
 from vijax.models.formulas.priors import Prior
 
 
@@ -50,6 +50,7 @@ class Form:
       slots: the number of the predictor that each coefficient enters: 0, but for such parameters.
       own_parameters: the parameters of the law without formulas: each is one number.
       facts: names of what is known of rows beside the response.
+      fixed: parameters of the law that are known: the quantile of a quantile regression.
     """
 
     law: str
@@ -68,6 +69,15 @@ class Form:
     slots: tuple[int, ...] = ()
     own_parameters: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
+    fixed: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def response_law(self) -> Law:
+        """The law of the response."""
+        law = LAWS[self.law]
+        for _, quantile in self.fixed:
+            law = law.with_quantile(quantile)
+        return law
 
     @property
     def is_plain_normal(self) -> bool:

@@ -18,7 +18,7 @@ from vijax.models.formulas.form.effect_columns import (
 )
 from vijax.models.formulas.form.form import Form, FormFunction
 from vijax.models.formulas.form.parts import SDS
-from vijax.models.formulas.laws import LAWS, partly_known
+from vijax.models.formulas.laws import partly_known
 
 
 class ScaledRows(NamedTuple):
@@ -69,7 +69,7 @@ def row_log_prob(form: Form, aux: Mapping[str, Any], row: Mapping[str, Any], eta
     """The log likelihood of a row (y, trials, facts) with the predictors eta, a number or
     (C,)."""
     main, parameters = row_parameters(form, aux, row, eta)
-    return partly_known.log_prob(LAWS[form.law], parameters, row, main)
+    return partly_known.log_prob(form.response_law, parameters, row, main)
 
 
 def draw_response(
@@ -78,8 +78,8 @@ def draw_response(
     """A draw of the response of a row (trials, facts) with the predictors eta, a number or
     (C,)."""
     main, parameters = row_parameters(form, aux, row, eta)
-    law = LAWS[form.law].likelihood(parameters, row["trials"])
-    return partly_known.draw(lambda key: law.sample(key, main), row, key)  # type: ignore[misc]
+    sample = lambda key: form.response_law.sample(parameters, row["trials"], key, main)
+    return partly_known.draw(sample, row, key)
 
 
 def interpolated_log_lik(

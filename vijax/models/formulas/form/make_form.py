@@ -40,6 +40,7 @@ def make_form(
         parameters=tuple(terms.name for terms in design.further),
         own_parameters=design.own_parameters(law),
         facts=tuple(design.facts),
+        fixed=law.fixed,
         slots=tuple(np.repeat(np.array(design.slots, int), len(levels)).tolist()),
     )
 

@@ -1,12 +1,13 @@
 """Laws of a response given its predictor, by the names that Bambi and brms have for them.
 
-`LAWS` lists them. Each is in the module of its kind: counts, amounts, shares, classes.
+`LAWS` lists them. Each is in the module of its kind: counts, amounts, shares, classes, angles.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from vijax.checks import require
 from vijax.inference import likelihood
 from vijax.models.formulas.laws import tails
 from vijax.models.formulas.laws.amounts import (
@@ -20,6 +21,7 @@ from vijax.models.formulas.laws.amounts import (
     wald,
     weibull,
 )
+from vijax.models.formulas.laws.angles import are_angles, mean_vector, von_mises
 from vijax.models.formulas.laws.classes import (
     bernoulli,
     binomial,
@@ -37,6 +39,7 @@ from vijax.models.formulas.laws.counts import (
     with_zeros,
 )
 from vijax.models.formulas.laws.law import Aux, Law
+from vijax.models.formulas.laws.quantiles import asymmetric_laplace, asymmetric_laplace_tails
 from vijax.models.formulas.laws.shares import (
     beta,
     beta_binomial,
@@ -44,7 +47,7 @@ from vijax.models.formulas.laws.shares import (
     zero_inflated_binomial,
 )
 
-__all__ = ["LAWS", "SUPPORTS", "Aux", "Law"]
+__all__ = ["LAWS", "SUPPORTS", "Aux", "Law", "find_law"]
 
 _COUNTS = "counts 0, 1, 2, ..."
 _SUCCESSES = "successes among trials, p(successes, trials) in the formula"
@@ -242,6 +245,26 @@ LAWS = {
             location="the median of {}",
         ),
         Law(
+            "vonmises",
+            "tan_half",
+            ("kappa",),
+            "angles in radians from -pi to pi (degrees: numpy.deg2rad)",
+            are_angles,
+            von_mises,
+            mean_function=mean_vector,
+            location="the mean direction of {}",
+        ),
+        Law(
+            "asymmetriclaplace",
+            "identity",
+            ("sigma",),
+            "finite numbers",
+            lambda y, n: np.isfinite(y),
+            asymmetric_laplace,
+            is_location_scale=True,
+            tails=asymmetric_laplace_tails,
+        ).with_quantile(0.5),
+        Law(
             "hurdle_gamma",
             "log",
             ("alpha", "psi"),
@@ -265,8 +288,29 @@ LAWS = {
 }
 """The laws by name. `sigma`: the standard deviation; of the logarithm in lognormal laws. `nu`:
 degrees of freedom. `alpha`: r of counts with variance m + m^2 / r; the shape of gamma and Weibull
-laws. `kappa`: the precision of the beta law. `lam`: the inverse Gaussian has variance m^3 / lam.
-`psi`: the probability that a row is of the plain law (zero-inflated), or that it is not zero
-(hurdle). `threshold`: the cutpoints of ordered categories."""
+laws. `kappa`: the precision of the beta law, the concentration of angles. `lam`: the inverse
+Gaussian has variance m^3 / lam. `psi`: the probability that a row is of the plain law
+(zero-inflated), or that it is not zero (hurdle). `threshold`: the cutpoints of ordered
+categories."""
+QUANTILE_LAW = "asymmetriclaplace"
 SUPPORTS = {"psi": "unit interval", "threshold": "ordered"}
 """Supports of parameters that are not positive numbers."""
+
+
+def find_law(family: str, quantile: float | None = None) -> Law:
+    """The law of a family; `quantile` is that of a quantile regression, None for its median.
+
+    Raises:
+      ValueError: a quantile of another family, or none inside (0, 1).
+
+    >>> find_law("asymmetriclaplace", 0.9).location
+    'the 0.9 quantile of {}'
+    """
+    law = LAWS[family]
+    if quantile is None:
+        return law
+    expected = f'None, but for family "{QUANTILE_LAW}"'
+    require(law.name == QUANTILE_LAW, "quantile", expected, quantile)
+    is_inside = isinstance(quantile, float | int | np.number) and 0 < quantile < 1
+    require(is_inside, "quantile", "a number inside (0, 1)", repr(quantile))
+    return law.with_quantile(float(quantile))

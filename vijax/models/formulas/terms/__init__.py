@@ -1,4 +1,4 @@
 """Terms of a formula beyond columns: rows that lack a cell, coefficients that the data do not tell
-apart.
+apart, posteriors that are improper.
 
 Columns of terms are computed in `vijax.data.formulas`; densities are in the folder above."""

@@ -11,18 +11,22 @@ from vijax.data.formulas.functions import find_columns
 from vijax.models.formulas.formula import Design
 from vijax.models.formulas.groups import Factor
 from vijax.models.formulas.laws import Law
+from vijax.models.formulas.laws.law import mean_direction
 
 ROUNDING = 1e-9
 """Length below which what other columns leave of a column, as a share of it, is rounding."""
 EPS = 10 * float(np.finfo(float).eps)
 LEAST_PART = 1e-6
 """Least coefficient of a column that has a part in another."""
+FAR_DIRECTION = 2.5
+"""Radians of a mean direction beyond which angles are about the end of the link."""
 MOST_NAMED = 5
 """Most columns that a sentence names."""
 
 
 class OnlyPriorWarning(UserWarning):
-    """A coefficient, or an sd of groups, that only its prior tells; or levels without means."""
+    """A coefficient, or an sd of groups, that only its prior tells; levels without means; angles
+    about a direction that the link does not reach."""
 
 
 def prior_notes(
@@ -47,6 +51,8 @@ def prior_notes(
         notes += _group_notes(design, factor, np.bincount(design.rows.groups[i][rows]))
         if law.name == "gaussian" and "1" in factor.labels and not (design.further or design.facts):
             notes += _row_notes(factor, np.bincount(design.rows.groups[i], weights))
+    if law.is_circular:
+        notes += _direction_notes(design, weights)
     return tuple(notes)
 
 
@@ -153,6 +159,18 @@ def _mean_notes(design: Design) -> Iterator[str]:
                     f"The functions {term.node} have mean zero, so that levels of {name!r} differ "
                     f"in shape alone: write {term.by} + {term.node} for means of their own."
                 )
+
+
+def _direction_notes(design: Design, weights: np.ndarray) -> Iterator[str]:
+    """A sentence on angles about pi, where the link ends."""
+    centre = mean_direction(design.y, weights)
+    if abs(centre) > FAR_DIRECTION:
+        name = design.response
+        yield (
+            f"The mean direction of {name!r} is {centre:.2f}: the link, tan(m / 2), ends at pi, so "
+            "that no coefficient leads across it. Give angles about another direction, "
+            f"numpy.angle(numpy.exp(1j * ({name} - {centre:.2f}))), and add it to predictions."
+        )
 
 
 # --- groups ---------------------------------------------------------------------------------------
