@@ -96,6 +96,7 @@ PATHS = (
     np.where(MASK[..., None], generator(5).normal(size=(GROUPS, STEPS, COLUMNS)).cumsum(1), 0.0),
     MASK,
 )
+PARTIAL_PATHS = np.where(generator(16).random(PATHS[0].shape) < 0.2, np.nan, PATHS[0]), MASK
 COUNT_PATHS = (
     np.where(MASK[..., None], generator(6).poisson(3.0, (GROUPS, STEPS, COLUMNS)), 0).astype(float),
     MASK,
@@ -377,6 +378,31 @@ ROWS = [
         components=STATES,
         scale="counts",
         numbers="count",
+        asks=LOCALS,
+    ),
+    Case(
+        "hmm_incomplete",
+        "hmm",
+        lambda: vi.models.hmm(emission.incomplete(emission.full_gaussian(STATES, COLUMNS))),
+        PARTIAL_PATHS,
+        columns=COLUMNS,
+        components=STATES,
+        scale=GAUSSIAN_PRIOR,
+        asks=LOCALS,
+    ),
+    Case(
+        "hmm_left_right",
+        "hmm",
+        lambda: vi.models.hmm(
+            emission.diagonal_gaussian(STATES, COLUMNS),
+            starts="? 0 0",
+            transitions=["? ? 0", "0 ? ?", "0 0 1"],
+        ),
+        PATHS,
+        columns=COLUMNS,
+        chance=False,
+        components="states are in an order",
+        scale=GAUSSIAN_PRIOR,
         asks=LOCALS,
     ),
     Case(

@@ -34,7 +34,7 @@ def test_a_hand_written_model_fills_four_of_its_fields():
     model = vi.Model({}, lambda hyper: PRIOR, bound, lambda hyper, key, prior, batch: prior)
     q = fitted(model).posterior["bias"]
     assert (float(q.alpha), float(q.beta)) == (4.0, 2.0)
-    assert len(dataclasses.fields(vi.Model)) == 15
+    assert len(dataclasses.fields(vi.Model)) == 16
     assert not model.queries
 
 
@@ -43,6 +43,7 @@ ASKED = {
     "transform": lambda fit: fit.transform([[1, 2]], key=KEY),
     "predictive": lambda fit: fit.predictive(KEY, 3, TOSSES),
     "forecast": lambda fit: fit.forecast(KEY, 3, TOSSES, 2),
+    "filter": lambda fit: fit.filter(),
     "predict": lambda fit: fit.predict(TOSSES),
     "topics": lambda fit: fit.topics(["a", "b"]),
 }
@@ -71,9 +72,16 @@ def test_it_says_what_the_model_can_be_asked_for():
     ):
         np.testing.assert_array_equal(ours, theirs)
     sequences = vi.models.hmm(vi.models.emission.unit_gaussian(2, dim=1))
-    assert list(sequences.queries) == ["predictive", "forecast", "score", "energy", "expected"]
+    assert list(sequences.queries) == [
+        "predictive",
+        "forecast",
+        "score",
+        "energy",
+        "filter",
+        "expected",
+    ]
     with pytest.raises(
-        ValueError, match=r"^transform: .* can be asked for: score, predictive, forecast\. "
+        ValueError, match=r"^transform: .* can be asked for: score, predictive, forecast, filter\. "
     ):
         sequences.answer("transform")
 

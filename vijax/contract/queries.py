@@ -81,6 +81,10 @@ QUESTIONS = {
         "draws sequences (hmm, factorial_hmm, arhmm, slds, state space, dynamic_svae)",
         "Fit.predictive draws new rows and documents.",
     ),
+    "filter": (
+        "filters states row by row (hmm, hdp_hmm)",
+        "The locals of whole sequences are fit.locals(data, key=key).",
+    ),
     "predict": (
         "predicts from new inputs (gp, glm, glmm)",
         "Draws of new data are fit.predictive(key, num_draws, like); the locals of data are "
@@ -108,6 +112,7 @@ The answers of a model are
         shares of its documents;
     predictive, forecast: the `Generative` that draws data given the globals, and continues
         sequences;
+    filter: (hyper, `Fit.estimates`) -> the `vijax.models.series.state_filter.StateFilter`;
     predict: (fit, inputs, **how) -> predictions at new inputs;
     schema: the `vijax.data.schema.schema.Schema` of the training table, by which later tables are
         read (no function);

@@ -544,6 +544,27 @@ class Fit(NamedTuple):
         hypers = [member.state.hyper for member in members]
         return model.answer("average")(hypers, [member.estimates for member in members], data, key)
 
+    def filter(self) -> Any:
+        """The filter of a hidden Markov model, for rows one after another: its `init()` is the
+        state before the first row, `step(state, row)` that after one more. States have the filtered
+        probabilities (`probs`), those of the next state, and the log density of the row given those
+        before it; these add up to the score of the sequence. Both are pure functions, for `jit` and
+        `scan`, and nothing is kept but the state.
+
+        Raises:
+          ValueError: the model has no filter.
+
+        >>> import jax, jax.numpy as jnp, vijax as vi
+        >>> y = jnp.array([[0.0], [0.1], [5.0], [5.1], [0.2], [4.9]])
+        >>> model = vi.models.hmm(vi.models.emission.unit_gaussian(2, 1))
+        >>> fit = vi.fit(vi.cavi(model), vi.models.pad([y]), num_steps=10, key=jax.random.key(0))
+        >>> online = fit.filter()
+        >>> state = online.step(online.init(), y[0])
+        >>> print(state.num_rows, jnp.sort(state.probs).round(2))
+        1 [0. 1.]
+        """
+        return self.alg.spec.model.answer("filter")(self.state.hyper, self.estimates)
+
     def predict(self, inputs: Any, **how: Any) -> Any:
         """Mean and variance, (T,) each, of the predictors of a Gaussian process or a GLM at new
         inputs. For a regression by a formula: its `Prediction` of new rows.

@@ -50,9 +50,10 @@ Settings = model_section(
 )
 
 
-def build(settings: Any, data: Data) -> Any:
-    """The model."""
-    emission = emissions.make(settings.emission, settings.num_states, len(data.names))
+def build(settings: Any, data: Data, incomplete: bool = False) -> Any:
+    """The model; of steps in which cells may be missing."""
+    size = settings.num_states
+    emission = emissions.make(settings.emission, size, len(data.names), incomplete)
     return build_from_section(settings, data, emission=emission)
 
 
@@ -161,6 +162,7 @@ BY_STATE: dict[str, Any] = {
     "drawing": SEQUENCES,
     "manner": emissions.manner,
     "unseen": True,
+    "takes_missing": emissions.takes_missing,
 }
 LISTING = sequence_model(Settings, describe, score, **BY_STATE)
 

@@ -198,8 +198,8 @@ class TableData:
     missing: Literal["refuse", "drop", "model"] = setting(
         "refuse",
         "what becomes of missing cells where the model has no law for them: drop leaves their rows "
-        "out, of sequences leaves the step, unseen; model, for mixtures: each row counts by the "
-        "cells that it has",
+        "out, of sequences leaves the step, unseen; model, for mixtures and hidden Markov models: "
+        "each row counts by the cells that it has",
     )
     num_rows: int | None = setting(
         None,

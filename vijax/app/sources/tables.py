@@ -318,7 +318,7 @@ def _other(config: Any, data: Data, path: Any, column: str | None) -> Table:
 def _choice_of_new(config: Any, like: Table) -> Choice:
     """The columns that a run reads from new data; a new step without a cell is unobserved."""
     choice = make_choice(config, like)
-    if config.listing.unseen:
+    if config.listing.unseen and not config.listing.keeps_missing(config):
         choice = choice._replace(missing=True, unseen=True)
     return choice
 
@@ -469,8 +469,9 @@ def _check_missing(config: Any, entries: Mapping[str, Entry]) -> None:
         kind = f" with model.emission.name={config.model.emission.name}"
     raise ConfigError(
         f"{entries['data.missing'].origin}: data.missing: {listing.name}{kind} has no law for "
-        "missing cells; mixture and dp_mixture of Gaussians, binary values or Poisson counts have "
-        "one, and factor_analysis, arhmm, slds and state_space always; or leave rows out: "
+        "missing cells; mixture, dp_mixture, hmm and hdp_hmm of Gaussians, binary values or "
+        "Poisson counts have one, and factor_analysis, arhmm, slds and state_space always; or "
+        "leave rows out: "
         "data.missing=drop"
     )
 

@@ -30,8 +30,8 @@ from vijax.contract.model import Model
 from vijax.contract.room import limit_sizes
 from vijax.families import Dirichlet, MarkovChain, MultivariateNormalGamma, Product
 from vijax.models.energies.energy_model import ready_model
-from vijax.models.series.hmm import observed_steps, require_observations
-from vijax.models.series.sequences import check_pair, check_values, factorial
+from vijax.models.series.hmm import require_observations
+from vijax.models.series.sequences import check_pair, check_values, factorial, observed_steps
 from vijax.models.series.state_space import expected_of_observations
 from vijax.spreads import spread_or_one
 from vijax.xla.by_value import cache_by_value

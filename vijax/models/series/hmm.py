@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import warnings
 from typing import Any
 
 import jax
@@ -30,9 +31,19 @@ from vijax.families import MarkovChain, MarkovChainStats, Product
 from vijax.families.chain import chains
 from vijax.models.emission import Emission, check_emission
 from vijax.models.emission.base import prior_expectation
+from vijax.models.emission.missing import require_cells
+from vijax.models.energies.energy import NOT_LINEAR
 from vijax.models.energies.energy_model import Structure, ready_model
 from vijax.models.series.known_chain import KnownChain, equal_parts, known_chain, renumber
-from vijax.models.series.sequences import check_pair, check_values, hidden_markov, score_sequences
+from vijax.models.series.sequences import (
+    check_pair,
+    check_values,
+    hidden_markov,
+    observed_steps,
+    read_steps,
+    score_sequences,
+)
+from vijax.models.series.state_filter import StateFilter
 from vijax.tree import to_device
 from vijax.xla.by_value import cache_by_value
 from vijax.xla.compiler import once_jit
@@ -73,8 +84,10 @@ def hmm(
     Returns:
       A `Model` with globals `initial`, `transition` and `components`. Data: a pair (y, mask) of
       shapes (N, T, D) and (N, T), the mask true on the steps that exist, which come first (see
-      `vijax.models.pad`). A step with a NaN is unobserved: the chain runs through it, and its other
-      numbers are not read. (`arhmm`, `slds` and `state_space` read its other numbers.)
+      `vijax.models.pad`). A step of NaN is unobserved: the chain runs through it. Cells may be
+      missing (NaN) if the emission is `vijax.models.emission.incomplete`: then a step has the
+      marginal density of its other cells. With another emission these are not read, as a warning
+      says.
       `fit.locals(data, key=key)["z"]` are the laws of the paths: `.mode()` Viterbi's, `.probs`
       smoothed probabilities.
 
@@ -98,7 +111,7 @@ def hmm(
     def energy(
         stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]
     ) -> Float[Array, ""]:
-        y, is_observed = observed_steps(group[0])
+        y, is_observed = read_steps(emission, group[0])
         fits = jax.vmap(lambda y: log_likelihood(stats["components"], y))(y)
         fits = jnp.where(is_observed[:, None], fits, 0.0)
         z = stats["z"]
@@ -121,33 +134,43 @@ def hmm(
         locals=locals_,
         energy=energy,
         example=(np.stack([emission.example, emission.example]), np.array([True, True])),
-        init=init or states_by_kmeans(size, chain=chain),
+        init=init or states_by_kmeans(size, chain=chain, partial=emission.takes_missing),
         check_data=lambda data: _check(emission, data),
         score=lambda hyper, q, data, key: score(emission, q, data),
         structure=Structure(impossible=chain.impossible()),
         prior_as_point=prior_as_point,
         generative=hidden_markov(emission, lambda data: _check(emission, data)),
     )
+    answer = functools.partial(StateFilter.from_estimates, emission)
+    queries = {**plain_model.queries, "filter": answer}
+    if not emission.is_linear:
+        queries[NOT_LINEAR] = "one whose missing cells depend on the others"
+    enough = functools.partial(_require_enough, emission.takes_missing)
     plain_model = dataclasses.replace(
         plain_model,
-        form=dataclasses.replace(plain_model.form, enough=require_observations),
+        form=dataclasses.replace(plain_model.form, enough=enough),
         shrinks=("components",),
+        queries=queries,
     )
     return expecting(plain_model, prior_expectation(emission, steps))
 
 
 @cache_by_value
 def states_by_kmeans(
-    num_states: int, num_iters: int = 100, chain: KnownChain | None = None
+    num_states: int, num_iters: int = 100, chain: KnownChain | None = None, partial: bool = False
 ) -> inits.Init:
     """The start: states by k-means++ on the observations of all sequences. With zeros in a `chain`
     they have numbers that make few impossible transitions; in a left-right model they are equal
-    parts of the sequences."""
+    parts of the sequences. With `partial` steps without some cells count, with means of columns in
+    the place of these."""
 
     def start(key: PRNGKeyArray, context: inits.Context) -> Product:
         y, mask = map(jnp.asarray, context.data().data)
         mask = mask & context.counts()[:, None]
-        y, is_observed = observed_steps(y)
+        if partial:
+            y, is_observed = _fill_cells(y, mask)
+        else:
+            y, is_observed = observed_steps(y)
         points = y.reshape(-1, y.shape[-1]).astype(jnp.result_type(float))
         weights = (mask & is_observed).reshape(-1).astype(points.dtype)
         labels = inits.nearest_labels(key, points, weights, num_states, num_iters)
@@ -180,29 +203,62 @@ def _log_densities(emission: Emission, q: Estimates, y: Array, mask: Array) -> F
     """log p(y_n) at the mean chain and the predictive densities, sequence by sequence."""
     initial, transition = (jnp.log(q[name].mean()) for name in ("initial", "transition"))
     emit = jax.vmap(lambda y: emission.log_predictive(q["components"], y))
-    y, is_observed = observed_steps(y)
+    y, is_observed = read_steps(emission, y)
     log_density = lambda y, is_observed: jnp.where(is_observed[:, None], emit(y), 0.0)
     return jax.vmap(
         lambda y, s, m: chains.chain_log_normalizer(initial, transition, log_density(y, s), m)
     )(y, is_observed, mask)
 
 
-def observed_steps(y: Array) -> tuple[Array, Bool[Array, "*batch T"]]:
-    """The steps, with zeros for steps that lack a number, and the mask of the other steps."""
-    if not jnp.issubdtype(y.dtype, jnp.floating):
-        return y, jnp.ones(y.shape[:-1], bool)
-    is_observed = ~jnp.isnan(y).any(axis=-1)
-    return jnp.where(is_observed[..., None], y, 0.0), is_observed
+def _fill_cells(
+    y: Float[Array, "N T D"], mask: Bool[Array, "N T"]
+) -> tuple[Float[Array, "N T D"], Bool[Array, "N T"]]:
+    """The steps with means of columns in place of missing cells, and the mask of those with a
+    cell."""
+    is_cell = ~jnp.isnan(y) & mask[..., None]
+    total = jnp.sum(jnp.where(is_cell, y, 0.0), axis=(0, 1))
+    mean = total / jnp.maximum(jnp.sum(is_cell, axis=(0, 1)), 1)
+    return jnp.where(jnp.isnan(y), mean[None, None], y), is_cell.any(axis=-1)
 
 
 def _check(emission: Emission, data: PyTree) -> None:
     y, mask = check_pair(data)
     check_values(np.isinf(y), y, mask, "finite numbers, or NaN for a step that was not seen")
-    is_observed = mask & ~np.isnan(y).any(axis=-1)
+    is_lacking = np.isnan(y).any(axis=-1)
+    if emission.takes_missing:
+        is_lacking = np.isnan(y).all(axis=-1)
+    is_observed = mask & ~is_lacking
     if is_observed.any():
         emission.check(y[is_observed])
     else:
         emission.check(np.zeros_like(y[mask]))  # the number of columns
+
+
+class MissingCellsWarning(UserWarning):
+    """Steps lack some of their cells, and count as not seen."""
+
+
+def _require_enough(takes_missing: bool, data: PyTree) -> None:
+    """Raises ValueError if no step, or no cell of a column, is observed. Warns of steps of which an
+    emission without a law of missing cells reads no cell."""
+    y, mask = check_pair(data)
+    rows = y[mask]
+    if takes_missing:
+        require_cells(rows)
+        return
+    require_observations(data)
+    is_missing = np.isnan(rows)
+    is_partial = is_missing.any(axis=1) & ~is_missing.all(axis=1)
+    if is_partial.any():
+        unread = int((~is_missing[is_partial]).sum())
+        warnings.warn(
+            f"data: {int(is_missing.sum()):,} of {rows.size:,} cells are missing; "
+            f"{int(is_partial.sum()):,} steps that lack only some count as not seen, and "
+            f"{unread:,} cells of theirs are not read. Make the emission by "
+            "vijax.models.emission.incomplete(emission), which reads them.",
+            MissingCellsWarning,
+            stacklevel=2,
+        )
 
 
 def require_observations(data: PyTree) -> None:

@@ -119,6 +119,23 @@ def check_values(
         )
 
 
+def read_steps(emission: Emission, y: Array) -> tuple[Array, Bool[Array, "*batch T"]]:
+    """The steps as the emission reads them, and the mask of those with an observation. If the
+    emission has a law of missing cells, a step with some cells counts, and missing ones stay
+    NaN."""
+    if emission.takes_missing:
+        return y, ~jnp.isnan(y).all(axis=-1)
+    return observed_steps(y)
+
+
+def observed_steps(y: Array) -> tuple[Array, Bool[Array, "*batch T"]]:
+    """The steps, with zeros for steps that lack a number, and the mask of the other steps."""
+    if not jnp.issubdtype(y.dtype, jnp.floating):
+        return y, jnp.ones(y.shape[:-1], bool)
+    is_observed = ~jnp.isnan(y).any(axis=-1)
+    return jnp.where(is_observed[..., None], y, 0.0), is_observed
+
+
 UNITS = "sequence", "step"
 """Names of the groups and the units of a score, as printed."""
 
