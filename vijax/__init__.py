@@ -12,8 +12,8 @@ To try it, two clusters of a mixture of five rows:
 `print(fit)` shows the result, `fit.summary()` the posterior, `fit.verdict` whether to trust it.
 The names by group:
 
-a model: models (ready ones), glmm, stm (by formulas), energy_model, Structure, conditional, free,
-  density, model, from_numpyro, from_pymc, from_tfp, check_energy, Model, LocalElbo
+a model: models (ready ones), glmm, stm (by formulas), dtm, energy_model, Structure, conditional,
+  free, density, model, from_numpyro, from_pymc, from_tfp, check_energy, Model, LocalElbo
 its parts: families (Normal, Gamma, ...: `vi.Normal` is `vi.families.Normal`), Family, Product,
   constrain, likelihood, init, sites
 an algorithm: auto (chooses), grow (finds the number of components), cavi, em, map, memoized, svi,
@@ -98,6 +98,7 @@ from vijax.inference.state import Info, Result, State
 from vijax.inference.wrappers.axis import over_axis
 from vijax.inference.wrappers.beside import averaged, warm
 from vijax.inference.wrappers.sized import part_of, whole
+from vijax.models.documents.dtm import dtm
 from vijax.models.energies.check_energy import check_energy
 from vijax.models.energies.density import density
 from vijax.models.energies.energy_model import Structure, conditional, energy_model
@@ -171,6 +172,7 @@ __all__ = [
     "dadvi",
     "data",
     "density",
+    "dtm",
     "edit_topics",
     "em",
     "energy_model",

@@ -853,6 +853,14 @@ def topics_with_covariates(content: str | None) -> Callable[[Any, Any], Any]:
     return make
 
 
+def moving_topics(table: Any, weights: Any) -> Any:
+    return vi.dtm(STATES, documents_of(table), table["x"], alpha=0.3, drift=0.2)
+
+
+def shares_in_time(model: Any, fit: Any, table: Any) -> Any:
+    return fit.transform(model.with_times(documents_of(table), table["x"]), key=KEY)
+
+
 def documents_of(table: Any) -> vi.data.Corpus:
     return vi.data.Corpus.from_counts(table["words"], [f"w{v}" for v in range(WORDS)])
 
@@ -875,6 +883,7 @@ WORDS_OF_TABLE = NOISE.poisson(2.0, (ROWS_OF_TABLE, WORDS)) + np.eye(
     ROWS_OF_TABLE, WORDS, dtype=int
 )
 WITHOUT_WEIGHTS = "it takes no weights"
+YEARS = np.arange(ROWS_OF_TABLE) % 3
 
 TABLES = [
     *regressions(),
@@ -934,6 +943,18 @@ TABLES = [
             stretches={"x": lambda shares, a, b: shares},
         )
         for name, content in (("stm", None), ("stm_content", "h"))
+    ),
+    TableCase(
+        "dtm",
+        "dtm",
+        moving_topics,
+        {"words": WORDS_OF_TABLE, "x": np.array([1.0, 3.0, 4.0])[YEARS]},
+        shares_in_time,
+        algorithm="cavi",
+        cheap=True,
+        permutes="its start draws documents by their places",
+        weighs=WITHOUT_WEIGHTS,
+        stretches={"x": lambda shares, a, b: shares},
     ),
 ]
 

@@ -127,7 +127,11 @@ class TokenRows(NamedTuple):
 
 
 def per_document(
-    fn: Callable[[TokenRows], Array], corpus: Corpus, elements_per_token: int, key: PRNGKeyArray
+    fn: Callable[[TokenRows], Array],
+    corpus: Corpus,
+    elements_per_token: int,
+    key: PRNGKeyArray,
+    offsets: Int[np.ndarray, " docs"] | None = None,
 ) -> Float[np.ndarray, " docs"]:
     """`fn(token_rows)`, one number per row, for all documents of the corpus.
 
@@ -138,9 +142,15 @@ def per_document(
       elements_per_token: numbers that `fn` holds per token of a row; it determines the size of
           chunks.
       key: shuffles the tokens, and makes the key of each row.
+      offsets: numbers that are added to the word ids of each document, after its tokens are in
+        order; None adds none.
     """
     results = np.zeros(corpus.num_documents)
     for tokens, rows in token_rows(corpus, key, elements_per_token):
+        if offsets is not None:
+            moved_by = np.zeros(len(tokens.words), offsets.dtype)
+            moved_by[: len(rows)] = offsets[rows]
+            tokens = tokens._replace(words=tokens.words + moved_by[:, None])
         results[rows] = np.asarray(fn(tokens), np.float64)[: len(rows)]
     return results
 

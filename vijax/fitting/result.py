@@ -19,6 +19,7 @@ from vijax.data.loader import check_own_data
 from vijax.data.schema.named_columns import Names, order_by_names
 from vijax.data.schema.schema import Schema
 from vijax.families import Family, Point, Product
+from vijax.families.chain.word_walks import words_of_topics
 from vijax.fitting import judge
 from vijax.fitting.restarts import Many, each_state
 from vijax.fitting.status import skipped_text
@@ -471,7 +472,8 @@ class Fit(NamedTuple):
         """
         spec = self.alg.spec
         spec.model.answer("transform")
-        num_words = self._topics().concentration.shape[1]
+        concentrations = jax.eval_shape(lambda: self._topics().concentration)
+        num_words = concentrations.shape[1]
         corpus = self.in_words(documents)
         expected = f"the {num_words} words of the training vocabulary"
         remedy = "Relabel them with vijax.data.with_vocabulary(corpus, training vocabulary)."
@@ -606,7 +608,7 @@ class Fit(NamedTuple):
     def _topics(self) -> Any:
         if "topics" not in self.posterior:
             raise self.alg.spec.model.cannot_answer("topics")
-        return self.posterior["topics"]
+        return words_of_topics(self.posterior["topics"])
 
 
 def _restored(kind: type[Fit], fields: tuple[Any, ...], *judgement: Any) -> Fit:

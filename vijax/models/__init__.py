@@ -5,6 +5,7 @@ inference are in `vijax.inference`."""
 
 from vijax.models import emission
 from vijax.models.documents.ctm import ctm
+from vijax.models.documents.dtm import Dtm, SliceWarning
 from vijax.models.documents.hdp import hdp
 from vijax.models.documents.lda import lda
 from vijax.models.documents.plsa import plsa, plsa_entries
@@ -44,8 +45,10 @@ from vijax.models.series.state_space import linear_gaussian_state_space
 from vijax.models.structural.stm import Stm
 
 __all__ = [
+    "Dtm",
     "Glmm",
     "Predictors",
+    "SliceWarning",
     "Stm",
     "after_slds",
     "ard_regression",

@@ -7,7 +7,6 @@ with the standard error of a ratio over documents, as for held-out scores.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -21,13 +20,9 @@ from vijax.app.folder.run_end import say_remarks
 from vijax.app.folder.run_folder import Say, read_run_config
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.app.sources.doc_topics import read_doc_topics
-from vijax.data.tables import dates
+from vijax.data.tables.periods import Every, are_years, iso_day, name_period, read_days
 from vijax.evaluate.score import ratio_estimate
 from vijax.topics.summary import Topic
-
-Every = Literal["year", "quarter", "month", "week", "day"]
-LENGTHS: dict[str, int] = {"year": 4, "month": 7, "day": 10}
-"""Number of letters of an ISO date that name a day, month or year."""
 
 
 class Shares(NamedTuple):
@@ -119,29 +114,12 @@ def _groups(values: Sequence[Any], by: str, every: Every | None) -> list[str]:
         return texts
     days = read_days(texts)
     if days is None:
-        example = next((text for text in texts if text and _iso_day(text) is None), "")
+        example = next((text for text in texts if text and iso_day(text) is None), "")
         raise ConfigError(
             f"--every {every}: expected dates such as 2024-05-31 in column {by!r}, got "
             f"{example!r}; leave --every out, or write the dates so"
         )
     return [name_period(day, every) for day in days]
-
-
-def name_period(day: str, every: Every) -> str:
-    """The time that holds a day, "" for none; weeks begin on Monday and are numbered by ISO 8601,
-    so that the first days of January may be of the last week of the year before.
-
-    >>> [name_period("2024-05-31", every) for every in ("year", "quarter", "month", "week", "day")]
-    ['2024', '2024-Q2', '2024-05', '2024-W22', '2024-05-31']
-    >>> name_period("2021-01-01", "week"), name_period("", "week")
-    ('2020-W53', '')
-    """
-    if not day or every in LENGTHS:
-        return day[: LENGTHS.get(every, 0)]
-    if every == "quarter":
-        return f"{day[:4]}-Q{(int(day[5:7]) + 2) // 3}"
-    year, week, _ = datetime.date.fromisoformat(day).isocalendar()
-    return f"{year:04d}-W{week:02d}"
 
 
 def _order(name: str) -> tuple[int, float, str]:
@@ -287,76 +265,6 @@ def suits(values: Sequence[Any]) -> bool:
         return False
     return read_days(values) is not None or (
         different <= MOST_GROUPS and 2 * different <= len(texts)
-    )
-
-
-def read_days(values: Sequence[Any]) -> list[str] | None:
-    """The days of a column of dates, in one of the usual formats; for months their first day. A
-    missing cell gives "", and so does one that is no date, of which there may be one in twenty.
-    None for other columns, and if day and month cannot be told apart.
-
-    >>> read_days(["2024-05-31T08:00", ""]), read_days(["20240531"]), read_days(["soon"])
-    (['2024-05-31', ''], None, None)
-    >>> read_days(["31.05.2024", "1.6.2024"]), read_days(["5/31/2024", "6/1/2024"]), read_days(["5/6/2024"])
-    (['2024-05-31', '2024-06-01'], ['2024-05-31', '2024-06-01'], None)
-    >>> read_days(["2024-05"] * 19 + ["n.d."])[-2:]
-    ['2024-05-01', '']
-    """
-    texts = ["" if value is None else str(value).strip() for value in values]
-    cells = sorted(set(texts) - {""})
-    number = sum(1 for text in texts if text)
-    readings = []
-    for name in DAYS:
-        tried = [_day(cell, name) for cell in cells[:TRIED]]
-        if 2 * sum(day is None for day in tried) > len(tried):
-            continue
-        days = {cell: _day(cell, name) for cell in cells}
-        unread = sum(1 for text in texts if text and days[text] is None)
-        if unread <= UNREAD * number:
-            readings.append([days.get(text) or "" for text in texts])
-    return readings[0] if cells and len(readings) == 1 else None
-
-
-NO_DAYS = (dates.MONTH, dates.TIME_OF_DAY, dates.WITH_ZONE, dates.COMPACT)
-DAYS = tuple(name for name in dates.FORMATS if name not in NO_DAYS and "quarter" not in name)
-"""Formats of a day, or a month."""
-TRIED = 50
-"""Number of cells on which a format is tried first."""
-UNREAD = 0.05
-"""Largest share of cells that may be no dates."""
-
-
-def _day(cell: str, name: str) -> str | None:
-    """The day of a cell, as 2024-05-31; None if it has another format."""
-    if name == "year-month-day":
-        return _iso_day(cell)
-    try:
-        moment = dates.FORMATS[name](cell)
-    except (ValueError, OverflowError):
-        return None
-    day = dates.format_date(moment, name)
-    return f"{day}-01" if name in dates.IN_MONTHS else day[:10]
-
-
-def _iso_day(cell: str) -> str | None:
-    """The day of an ISO date, in its own time zone."""
-    try:
-        if cell[4:5] != "-":
-            return None
-        return datetime.datetime.fromisoformat(cell).date().isoformat()
-    except ValueError:
-        return None
-
-
-def are_years(values: Sequence[Any]) -> bool:
-    """True if all values are years.
-
-    >>> are_years(["1999", "2001"]), are_years(["1", "2"])
-    (True, False)
-    """
-    texts = {str(value).strip() for value in values if value is not None} - {""}
-    return bool(texts) and all(
-        len(text) == 4 and text.isdecimal() and 1000 <= int(text) < 2200 for text in texts
     )
 
 

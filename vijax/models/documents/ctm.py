@@ -421,14 +421,14 @@ def seeded_topics(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Miniba
     topics = near_uniform(hyper, key, prior.only(["topics"]), batch)["topics"]
     if batch is not None:
         concentration = prior["topics"].concentration  # type: ignore[attr-defined]
-        frequencies = _frequencies(batch.data, concentration)
+        frequencies = word_frequencies(batch.data, concentration)
         if jnp.ndim(hyper["eta"]) == 2:
             # Seed words of `eta`, since `prior` is flat if the estimand is a maximum of the
             # likelihood.
             seed_words = seed_weights(jnp.asarray(hyper["eta"], concentration.dtype))
             seeds = _counts_by_seeds(key, batch.data, seed_words, frequencies)
         else:
-            seeds = _counts_at_random(key, batch.data, concentration.shape, concentration.dtype)
+            seeds = counts_at_random(key, batch.data, concentration.shape, concentration.dtype)
         # As many tokens as the batch has: half are spread evenly over the topics, half are those of
         # the seed documents.
         total = jnp.sum(frequencies)
@@ -439,7 +439,7 @@ def seeded_topics(hyper: Hyper, key: PRNGKeyArray, prior: Product, batch: Miniba
     return topics
 
 
-def _frequencies(data: tuple[Documents, ...], like: Float[Array, "K V"]) -> Float[Array, " V"]:
+def word_frequencies(data: tuple[Documents, ...], like: Float[Array, "K V"]) -> Float[Array, " V"]:
     """Number of occurrences of each word."""
     frequencies = jnp.zeros(like.shape[1], like.dtype)
     for docs in data:
@@ -449,7 +449,7 @@ def _frequencies(data: tuple[Documents, ...], like: Float[Array, "K V"]) -> Floa
     return frequencies
 
 
-def _counts_at_random(
+def counts_at_random(
     key: PRNGKeyArray, data: tuple[Documents, ...], shape: tuple[int, ...], dtype: Any
 ) -> Float[Array, "K V"]:
     """Word counts of a few random documents of each topic."""

@@ -86,14 +86,14 @@ def lda(
     (5, 100)
     """
     hyper = {
-        "alpha": _alpha(alpha, num_topics),
+        "alpha": share_concentration(alpha, num_topics),
         "eta": word_concentration(eta, num_topics, vocab_size),
     }
 
     def prior(hyper: Hyper) -> Product:
         return Product({"topics": word_prior(hyper["eta"], num_topics, vocab_size)})
 
-    bound = functools.partial(_local_elbo, num_topics)
+    bound = functools.partial(local_elbo, num_topics)
     return Model(
         hyper,
         prior,
@@ -104,7 +104,9 @@ def lda(
             documents=DocumentForm(int(vocab_size), {"topics": ("eta",)}, active_topics.choose)
         ),
         locals=LocalsPlan(
-            functools.partial(_cold, num_topics), solved_by=esteps.MixedMembership, is_linear=True
+            functools.partial(cold_shares, num_topics),
+            solved_by=esteps.MixedMembership,
+            is_linear=True,
         ),
         queries=answers(
             _generative(num_topics, int(vocab_size)),
@@ -183,7 +185,8 @@ def _gamma_100(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
     return (1 - 1 / 900 + jax.random.normal(key, shape, dtype) / 30) ** 3
 
 
-def _alpha(value: Any, num_topics: int) -> Float[Array, ...]:
+def share_concentration(value: Any, num_topics: int) -> Float[Array, ...]:
+    """The concentration of the shares of K topics, a scalar or (K,); else ValueError."""
     value = as_float(value, "alpha")
     expected = f"a scalar or shape ({num_topics},)"
     require(value.shape in ((), (num_topics,)), "alpha", expected, value.shape)
@@ -209,14 +212,18 @@ class _Chunk(NamedTuple):
         return jnp.maximum(self.start, alpha[None])
 
 
-def _cold(num_topics: int, hyper: Hyper, batch: Minibatch) -> tuple[Float[Array, "docs K"], ...]:
+def cold_shares(
+    num_topics: int, hyper: Hyper, batch: Minibatch
+) -> tuple[Float[Array, "docs K"], ...]:
+    """Starts of the E-step of documents, gamma of equal shares."""
     alpha = jnp.broadcast_to(hyper["alpha"], (num_topics,))
     return tuple(cold(jnp.asarray(docs.counts), alpha) for docs in batch.data)
 
 
-def _local_elbo(
+def local_elbo(
     num_topics: int, hyper: Hyper, stats: Any, batch: Minibatch, key: PRNGKeyArray, estep: Any
 ) -> LocalElbo:
+    """`Model.local_elbo` of documents, at any statistics `topics` of words."""
     if isinstance(batch.data[0], active_topics.ActiveDocuments):
         return active_topics.bound(num_topics, hyper, stats["topics"].pairs, batch, key, estep)
     alpha = jnp.broadcast_to(hyper["alpha"], (num_topics,))
