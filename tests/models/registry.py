@@ -678,6 +678,7 @@ RESPONSES = {
     "zero_inflated_binomial": np.minimum(TABLE_COUNTS, 5.0),
     "cumulative": np.digitize(TABLE_Y, [0.5, 1.5]).astype(float),
     "categorical": np.digitize(TABLE_Y, [0.5, 1.5]).astype(float),
+    "sratio": np.digitize(TABLE_Y, [0.5, 1.5]).astype(float),
 }
 """A response that each law of `vi.glmm` allows."""
 FORMULAS = {
@@ -686,6 +687,7 @@ FORMULAS = {
     "binomial": "p(y, trials) ~ x + (1 | g)",
     "beta_binomial": "p(y, trials) ~ x + (1 | g)",
     "zero_inflated_binomial": "p(y, trials) ~ x + (1 | g)",
+    "sratio": "y ~ cs(x) + h + (1 | g)",
 }
 
 

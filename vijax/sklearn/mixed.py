@@ -214,6 +214,10 @@ class MixedModelRegressor(RegressorMixin, _FormulaEstimator):
         return logsumexp(log_probs, axis=0) - np.log(len(log_probs))
 
 
+ORDERED = ("cumulative", "sratio")
+"""Families of ordered classes."""
+
+
 @estimator
 class MixedModelClassifier(ClassifierMixin, _FormulaEstimator):
     """Classes by a formula, with effects of groups: `vijax.glmm` fitted by `vijax.auto`.
@@ -222,14 +226,14 @@ class MixedModelClassifier(ClassifierMixin, _FormulaEstimator):
       formula, groups, priors, nodes, max_gradients, num_draws, missing, random_state: as in
           `MixedModelRegressor`.
       family: "categorical": log odds of each class against the first one (two classes: "bernoulli"
-        of `vijax.glmm`); "cumulative": the classes have an order, that of `order`, of numbers, or
-        of an ordered column of pandas.
-      order: for "cumulative" the classes as they rise; text without an order is refused.
+        of `vijax.glmm`); "cumulative" and "sratio": the classes have an order, that of `order`, of
+        numbers, or of an ordered column of pandas.
+      order: of ordered classes the classes as they rise; text without an order is refused.
 
     Attributes:
       classes_: the classes, sorted: the columns of `predict_proba`, as scikit-learn's scores read
         them.
-      order_: for "cumulative" the classes as they rise.
+      order_: of ordered classes the classes as they rise.
       summary_, verdict_, model_, fit_: as in `MixedModelRegressor`.
 
     >>> import pytest; pandas = pytest.importorskip("pandas")
@@ -252,7 +256,8 @@ class MixedModelClassifier(ClassifierMixin, _FormulaEstimator):
         """
         dtype = getattr(y, "dtype", None)
         categories = getattr(dtype, "categories", ())
-        is_ordered = self.family == "cumulative" and getattr(dtype, "ordered", False)
+        has_order = self.family in ORDERED
+        is_ordered = has_order and getattr(dtype, "ordered", False)
         frame, y, sample_weight = self._frame(X, y, sample_weight)
         check_classification_targets(y)
         _, _, weighted_y = weigh_rows(np.arange(len(frame)), sample_weight, y)
@@ -261,19 +266,19 @@ class MixedModelClassifier(ClassifierMixin, _FormulaEstimator):
         if is_ordered:
             present = set(self.classes_)
             rising = np.array([label for label in categories if label in present])
-        elif self.family == "cumulative":
+        elif has_order:
             rising = _order_classes(self.classes_, self.order)
-        expected = 'None, but for family "cumulative"'
-        is_needless = self.family != "cumulative" and self.order is not None
+        expected = f"None, but for family {' or '.join(ORDERED)}"
+        is_needless = not has_order and self.order is not None
         require(not is_needless, "order", expected, self.order)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"Classifier can't train when only one class is present: {self.classes_}."
             )
         numbers = _class_numbers(y, rising)
-        if self.family == "cumulative":
+        if has_order:
             self.order_ = rising
-            self._fit_table("cumulative", frame, numbers, sample_weight)
+            self._fit_table(self.family, frame, numbers, sample_weight)
         elif len(self.classes_) == 2:
             self._fit_table("bernoulli", frame, numbers, sample_weight)
         else:
@@ -288,7 +293,7 @@ class MixedModelClassifier(ClassifierMixin, _FormulaEstimator):
         probs = self._mean_response(X)
         if probs.ndim == 1:
             probs = np.stack([1 - probs, probs], 1)
-        if self.family != "cumulative":
+        if self.family not in ORDERED:
             return probs
         return probs[:, _class_numbers(self.classes_, self.order_)]
 

@@ -38,7 +38,7 @@ def mode(make):
         start, unravel = ravel_pytree(shapes)
 
         def values(z):
-            is_positive = lambda name: name.startswith(("_sds.", "_others."))
+            is_positive = lambda name: name.startswith(("_sds.", "_others.sigma"))
             return {n: jnp.exp(x) if is_positive(n) else x for n, x in unravel(z).items()}
 
         def loss(z):

@@ -128,7 +128,7 @@ def known(y, trials=None, **more):
 
 
 def test_every_law_without_a_likelihood_by_frequencies_has_a_case():
-    assert {*CASES, "cumulative", "categorical"} == set(LAWS)
+    assert {*CASES, "cumulative", "sratio", "categorical"} == set(LAWS)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -145,7 +145,7 @@ def test_every_law_has_its_largest_likelihood(name):
     assert loss(point) - best.fun < 1e-4
 
 
-@pytest.mark.parametrize("name", ["cumulative", "categorical"])
+@pytest.mark.parametrize("name", ["cumulative", "sratio", "categorical"])
 def test_categories_have_their_frequencies(name):
     y = RNG.choice(4, N, p=[0.45, 0.05, 0.05, 0.45])
     frequencies = np.bincount(y, minlength=4) / N

@@ -125,7 +125,7 @@ def formula_law(model: Glmm) -> WithoutColumns:
     if model not in _laws:
         rows = KnownRows.from_design(model.design, model.weights)
         names = model.design.own_parameters(model.law)
-        names += tuple(terms.name for terms in model.design.further)
+        names += tuple(terms.name for terms in model.design.further if terms.step is None)
         _laws[model] = fit_without_columns(model.law, rows, names, len(model.design.levels))
     return _laws[model]
 

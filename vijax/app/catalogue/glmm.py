@@ -51,7 +51,7 @@ Settings = model_section(
     weights=(str | None, setting(None, "column of weights: a row of weight 2 counts as two rows")),
     order=(
         tuple[str, ...],
-        setting((), 'the categories of "cumulative" as they rise, where they are text'),
+        setting((), "ordered categories as they rise, where they are text"),
     ),
     priors=(
         tuple[str, ...],
@@ -567,7 +567,7 @@ def _answer_tables(model: Glmm, run: FittedRun, draws: Any) -> Iterator[Block]:
     `vijax effects` has them."""
     if run.data.train.num_rows > MOST_AVERAGED:
         return
-    if model.design.common.columns:
+    if any(columns.columns for columns in model.design.learnt):
         title = "Average effects, in the units of the response"
         yield _answer_block(title, lambda: model.comparisons(draws, key=run.key))
     # The variance of "t" may be infinite; known errors alone leave nothing to explain.

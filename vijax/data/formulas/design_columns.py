@@ -294,6 +294,9 @@ class _Learner:
                 return
             if column.kind not in ("number", "truth"):
                 raise not_numbers_error(node, column, self.reading)
+        if isinstance(node, Call) and node.function == "cs":
+            remedy = "cs(x) + cs(z), outside of products and of bars."
+            raise self.reading.refuse(node, "cs(...) as a term of its own", str(node), remedy)
         if isinstance(node, Call) and node.function == "bs":
             self.numbers[node] = _learn_splines(node, self.reading)
         elif isinstance(node, Call) and node.function == "poly":

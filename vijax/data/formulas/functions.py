@@ -50,7 +50,7 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
 """Functions of numbers, applied row by row."""
 CENTRED = ("center", "scale", "standardize")
 """Functions that subtract the mean of a column, or also divide by its standard deviation."""
-COLUMN_MAKERS = ("C", "S", "T", "poly", "bs", "mo", "s", "t2", "offset")
+COLUMN_MAKERS = ("C", "S", "T", "poly", "bs", "mo", "s", "t2", "cs", "offset")
 """Functions that are terms of their own."""
 SMOOTHS = ("s", "t2")
 """Penalised smooth terms, of one column or several."""

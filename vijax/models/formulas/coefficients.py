@@ -65,10 +65,11 @@ def _slopes(model: Any) -> list[tuple[str, np.ndarray, bool]]:
     """(name, column, True if it codes categories) of each coefficient of the response but the
     intercept."""
     design = model.design
+    is_own = [True, *(terms.step is not None for terms in design.further)]
     columns = zip(design.labels, design.rows.x.T, design.categorical, design.slots, strict=True)
     return [
         (name_at_level(label, level), x, is_code)
         for label, x, is_code, slot in columns
-        if label != "Intercept" and slot == 0
+        if label != "Intercept" and is_own[slot]
         for level in design.against or (None,)
     ]

@@ -26,12 +26,13 @@ from vijax.data.formulas.functions import (
     number_columns,
 )
 from vijax.data.formulas.parser import parse
-from vijax.data.formulas.syntax import Column, Formula, Node
+from vijax.data.formulas.syntax import Call, Column, Formula, Node
 from vijax.data.formulas.tokens import refuse
 from vijax.data.schema.schema import ColumnSchema, Schema
 from vijax.data.schema.typed_columns import TypedTable, typed_table
 from vijax.models.formulas.groups import Factor, NewLevels, read_factors
 from vijax.models.formulas.laws import LAWS, Law
+from vijax.models.formulas.laws.classes import shift_name
 from vijax.models.formulas.observation import Facts
 from vijax.models.formulas.observed_response import Response, family_of_response, read_response
 
@@ -47,11 +48,20 @@ class ParameterTerms(NamedTuple):
       name: the parameter.
       parsed: the formula.
       common: the columns of its terms outside bars, as learnt from training.
+      step: for effects cs(x) of a cutpoint's own its number; None for a parameter.
     """
 
     name: str
     parsed: Formula
     common: DesignColumns
+    step: int | None = None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the coefficients: "sigma_x"; "x[0]" of a cutpoint."""
+        if self.step is None:
+            return tuple(f"{self.name}_{label}" for label in self.common.labels)
+        return tuple(name_at_level(label, str(self.step)) for label in self.common.labels)
 
 
 class Rows(NamedTuple):
@@ -169,7 +179,8 @@ class Design:
     @property
     def all_formulas(self) -> str:
         """All formulas as they were given."""
-        return ", ".join([self.formula, *(terms.parsed.text for terms in self.further)])
+        of_parameters = (terms.parsed.text for terms in self.further if terms.step is None)
+        return ", ".join([self.formula, *of_parameters])
 
     @property
     def learnt(self) -> tuple[DesignColumns, ...]:
@@ -253,8 +264,9 @@ class Design:
             columns += factor.columns
         require_whole(rows, columns)
         x, offset, steps = _side_by_side([learnt.matrix(rows) for learnt in self.learnt])
-        if not self.further:
-            x = x[:, [label in self.labels for label in self.common.labels]]
+        own_labels = set(self.labels)  # those of cutpoints have no intercepts
+        labels = (*self.common.labels, *(x for terms in self.further for x in terms.labels))
+        x = x[:, [label in own_labels for label in labels]]
         groups = tuple(factor.row_groups(rows) for factor in self.factors)
         by_factor = zip(self.factors, groups, strict=True)
         new = [factor.new_levels(rows, row_groups) for factor, row_groups in by_factor]
@@ -336,11 +348,19 @@ def read(
         observed = read_response(parsed, rows, law, base, functions, order, weights)
     used = _used_columns(merged, observed)
     used.check(rows, argument)
-    common = learn(parsed, parsed.addends, rows, functions, weights)
+    plain, specific = _split_specific(parsed, law)
+    common = learn(parsed, plain, rows, functions, weights)
     further_terms = tuple(
         ParameterTerms(name, part, learn(part, part.addends, rows, functions, weights))
         for name, part in parameters.items()
     )
+    if specific and observed is not None:
+        step_columns = learn(parsed, specific, rows, functions, weights)
+        _check_specific(common, step_columns, argument)
+        further_terms = tuple(
+            ParameterTerms(shift_name(step), parsed, step_columns, step)
+            for step in range(len(observed.categories) - 1)
+        )
     predictors = _predictors(common, further_terms, rows, law.is_ordered)
     effects = read_factors({"": parsed, **parameters}, rows, functions, weights)
     factors, z, groups = _largest_first(*effects)
@@ -361,6 +381,51 @@ def read(
         further=further_terms,
         facts=facts,
         slots=predictors.slots,
+    )
+
+
+Addends = list[tuple[str, Node]]
+"""Signs and parts of a formula."""
+
+
+def _split_specific(parsed: Formula, law: Law) -> tuple[Addends, Addends]:
+    """The terms of all categories, and those of effects cs(x), without the cs.
+
+    Raises:
+      ValueError: cs(...) of a law without steps, after a minus, or of other than one term.
+    """
+    plain: Addends = []
+    specific: Addends = []
+    for sign, node in parsed.addends:
+        if not (isinstance(node, Call) and node.function == "cs"):
+            plain.append((sign, node))
+            continue
+        span = node.span
+        if not law.has_steps:
+            expected = 'family="sratio", for effects by category'
+            remedy = "Of cumulative categories such effects can give negative probabilities."
+            actual = f"{node} with {law.name!r}"
+            raise refuse(parsed.argument, parsed.text, span, expected, actual, remedy)
+        if sign == "-" or node.named or len(node.arguments) != 1:
+            actual = f"{'-' * (sign == '-')}{node}"
+            remedy = "Write cs(x) + cs(z)."
+            raise refuse(parsed.argument, parsed.text, span, "cs(x), one term", actual, remedy)
+        specific.append((sign, node.arguments[0]))
+    return plain, specific
+
+
+def _check_specific(common: DesignColumns, own: DesignColumns, argument: str) -> None:
+    """Raises ValueError for effects cs(x) of no column, and beside those of x itself."""
+    labels = [label for label in own.labels if label != "Intercept"]
+    require(bool(labels), argument, "a column in cs(...)", "a number")
+    repeated = sorted(set(labels) & set(common.labels))
+    remedy = "The effects at cutpoints are whole ones: leave the common one out."
+    require(
+        not repeated,
+        argument,
+        "columns outside of cs(...), or inside",
+        f"{repeated} in both",
+        remedy,
     )
 
 
@@ -419,14 +484,13 @@ def _predictors(
     """The columns of the predictor of the response, and of those of parameters. Laws of ordered
     categories have cutpoints, and no intercept."""
     learnt = [common, *(terms.common for terms in further)]
-    prefixes = ["", *(f"{terms.name}_" for terms in further)]
     matrix = _side_by_side([columns.matrix(rows) for columns in learnt])
-    by_predictor = list(zip(prefixes, learnt, strict=True))
-    labels = [prefix + label for prefix, columns in by_predictor for label in columns.labels]
+    bare_labels = [label for columns in learnt for label in columns.labels]
+    labels = [*common.labels, *(label for terms in further for label in terms.labels)]
     categorical = [is_code for columns in learnt for is_code in columns.categorical]
     slots = [slot for slot, columns in enumerate(learnt) for _ in columns.labels]
     if is_ordered:
-        slopes = [i for i, label in enumerate(labels) if label != "Intercept"]
+        slopes = [i for i, label in enumerate(bare_labels) if label != "Intercept"]
         matrix = matrix._replace(x=matrix.x[:, slopes])
         labels = [labels[i] for i in slopes]
         categorical = [categorical[i] for i in slopes]

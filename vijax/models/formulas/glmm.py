@@ -63,7 +63,7 @@ NumberFamily = Literal[
     "asymmetriclaplace",
 ]
 """Laws of a response of one number a row."""
-ClassFamily = Literal["categorical", "cumulative"]
+ClassFamily = Literal["categorical", "cumulative", "sratio"]
 SuccessFamily = Literal["bernoulli", "binomial", "beta_binomial", "zero_inflated_binomial"]
 """Laws of successes among trials."""
 Family = Literal[NumberFamily, SuccessFamily, ClassFamily]
@@ -112,7 +112,9 @@ def glmm(
         "bernoulli", "binomial" and "beta", the logarithm for the others. "zero_inflated_..." counts
         with probability psi and is zero otherwise; "hurdle_..." is not zero with probability psi.
         "cumulative" is for ordered categories (numbers, an ordered column of pandas, text with
-        `order`): logit P(y <= k) = threshold[k] - eta, without an intercept.
+        `order`): logit P(y <= k) = threshold[k] - eta, without an intercept. "sratio" is for those
+        that are reached one after another: logit P(y = k | y >= k) = threshold[k] - eta, where
+        `cs(x)` has an effect of its own at each threshold, "x[0]", "x[1]".
         "vonmises" is for angles from -pi to pi: the predictor is the tangent of half their mean
         direction. "asymmetriclaplace" has a quantile as its predictor, that of `quantile`.
         "categorical" is for categories without an order: log P(y = k) / P(y = base) is a predictor
@@ -137,8 +139,8 @@ def glmm(
         array (N,) out. They are passed here only, never in a file.
       missing: "refuse" refuses rows that lack a cell of the formula or a weight; "drop" leaves them
         out, with a warning that counts them by column, and `model.left_out` has the counts.
-      order: the categories of "cumulative" as they rise: ["low", "mid", "high"]. None takes
-        numbers, or an ordered column of pandas; text without an order is refused.
+      order: the categories of "cumulative" and "sratio" as they rise: ["low", "mid", "high"]. None
+        takes numbers, or an ordered column of pandas; text without an order is refused.
       formulas: formulas of parameters of the law, as "sigma ~ x + (1 | g)": of the logarithm of
         sigma, nu, alpha, kappa or lam, of the log odds of psi. Coefficients and spreads are called
         "sigma_x", "sigma_1|g_sigma"; effects of one group in two formulas are independent.
@@ -225,7 +227,7 @@ def _glmm(
     law = find_law(family or reader.usual_family(formula, typed, functions), quantile)
     typed, weights = with_positive_weight(typed, read_weights(weights, typed))
     require(base is None or law.is_named, "base", 'None, but for family "categorical"', repr(base))
-    expected = 'None, but for family "cumulative"'
+    expected = 'None, but for family "cumulative" or "sratio"'
     require(order is None or law.is_ordered, "order", expected, order)
     design = reader.read(
         formula, typed, law, base, functions, order=order, further=formulas, weights=weights

@@ -281,7 +281,12 @@ class Glmm(Answers, Model):
             for name, x in self.density_form.law_parameters(draws.named).items()
             if name != "threshold"
         }
-        return parameters | self.density_form.split_predictors(eta, np)[1]
+        with_formulas = self.density_form.split_predictors(eta, np)[1]
+        return parameters | {
+            terms.name: with_formulas[terms.name]
+            for terms in self.design.further
+            if terms.step is None
+        }
 
     def _rows(self, table: Any, new_levels: WhereNew = "draw") -> Rows:
         """The rows of a table; None takes those of training."""

@@ -24,6 +24,8 @@ def sentence(design: Design, law: Law) -> str:
     if design.observed is not None and design.observed.observation is not None:
         sentences.append(design.observed.observation.sentence())
     for terms in design.further:
+        if terms.step is not None:
+            continue
         quantity = f"the logarithm of {terms.name}"
         if SUPPORTS.get(terms.name) == "unit interval":
             quantity = f"the log odds of {terms.name}"
@@ -38,6 +40,11 @@ def _quantity(design: Design, law: Law) -> str:
     observed = design.observed
     if law.is_named:
         return f"are the odds of each other category of {name} against {design.levels[0]!r}"
+    if law.has_steps:
+        return (
+            f"are the odds of going on beyond each category of {name}, of rows that reach it, in "
+            f"the order {', '.join(design.levels)}"
+        )
     if law.is_ordered:
         return (
             f"are the odds of higher categories of {name}, in the order {', '.join(design.levels)}"

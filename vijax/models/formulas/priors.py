@@ -189,6 +189,9 @@ def weak_priors(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> d
         counts = np.bincount(design.y.astype(int), weights, len(design.levels))
         below = np.cumsum(counts)[:-1] + 0.5
         centres = np.round(np.log(below / (counts.sum() + 1 - below)), 2).tolist()
+        if law.has_steps:
+            beyond = counts.sum() - np.cumsum(counts)[:-1] + 0.5
+            centres = np.round(np.log((counts[:-1] + 0.5) / beyond), 2).tolist()
         return priors | {
             f"threshold[{i}]": ("normal", centre, WIDE) for i, centre in enumerate(centres)
         }
@@ -211,6 +214,10 @@ def _linked_priors(
     """Priors of the coefficients of parameters with formulas. `columns` has means and sds."""
     priors: dict[str, Prior] = {}
     for terms in design.further:
+        if terms.step is not None:
+            slopes = [label for label in terms.labels if label in columns]
+            priors |= {label: ("normal", 0.0, 2.5 / columns[label][1]) for label in slopes}
+            continue
         mean, sd = LINKED[terms.name]
         if terms.name == "sigma":
             mean += math.log(unit)
@@ -282,7 +289,8 @@ def merge_priors(
 def _flat_priors(design: Design, usual: Mapping[str, Prior]) -> dict[str, Prior]:
     """Flat priors of the coefficients of the response, of cutpoints and of sigma."""
     slots = zip(design.labels, design.slots, strict=True)
-    labels = [label for label, slot in slots if slot == 0]
+    is_step = [False, *(terms.step is not None for terms in design.further)]
+    labels = [label for label, slot in slots if slot == 0 or is_step[slot]]
     levels = design.against or (None,)
     names = [name_at_level(label, level) for label in labels for level in levels]
     names += [name for name in usual if name.startswith("threshold[")]

@@ -221,6 +221,8 @@ def _first_levels(law: Law, rows: KnownRows, categories: int) -> np.ndarray:
         counts = np.bincount(rows.y.astype(int), rows.weights, categories) + LEAST_COUNT
         if law.is_named:
             return np.log(counts[1:] / counts[0])
+        if law.has_steps:
+            return np.log(counts[:-1] / (counts.sum() - np.cumsum(counts)[:-1]))
         below = np.cumsum(counts)[:-1] / counts.sum()
         cutpoints = np.log(below) - np.log1p(-below)
         return np.concatenate([cutpoints[:1], np.log(np.diff(cutpoints))])
@@ -243,8 +245,10 @@ def _predictors(
     size = len(numbers) - len(names)
     levels, linked = numbers[:size], numbers[size:]
     if law.is_ordered:
-        steps = xp.concatenate([levels[:1], xp.exp(levels[1:])])
-        parameters["threshold"] = xp.cumsum(steps)
+        parameters["threshold"] = levels
+        if not law.has_steps:
+            steps = xp.concatenate([levels[:1], xp.exp(levels[1:])])
+            parameters["threshold"] = xp.cumsum(steps)
     elif law.is_named:
         eta = eta[..., None] + levels
     else:

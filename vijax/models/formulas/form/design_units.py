@@ -42,7 +42,9 @@ def design_units(
     locations, shifts, turns = [location.ravel()], [shift.ravel()], [turn]
     for slot, terms in enumerate(design.further, 1):
         columns = slots == slot
-        level = LINKED[terms.name][0] + math.log(size) * (terms.name == "sigma")
+        level = 0.0
+        if terms.step is None:
+            level = LINKED[terms.name][0] + math.log(size) * (terms.name == "sigma")
         little = 1e-3 * root_weight / spreads[columns]
         location, root = _least_squares(x[:, columns], level - offsets[:, slot], weights, little)
         locations.append(location)

@@ -88,7 +88,7 @@ class Form:
     def may_be_convex(self) -> bool:
         """True if the log likelihood of a row may be convex in its predictors: those of a parameter
         are among them."""
-        return bool(self.parameters)
+        return bool(self.parameters) and not self.response_law.has_steps
 
     @property
     def terms(self) -> tuple[Effects, ...]:
@@ -113,6 +113,8 @@ class Form:
         for name in self.own_parameters:
             shape, support = shapes.get(name, ()), SUPPORTS.get(name, "positive")
             unknowns[AUX + name] = free(shape, support)
+            if name == "threshold" and self.response_law.has_steps:
+                unknowns[AUX + name] = free(shape)
         return unknowns
 
     def coefficients(self, values: Mapping[str, Any]) -> Float[Array, " p"]:
@@ -261,9 +263,15 @@ class Form:
         centre = [mean for term in self.monotone for mean in term.centre]
         return jnp.asarray(centre, jnp.result_type(float))
 
-    def predictor_at_centre(self, values: Mapping[str, Any]) -> Float[Array, ""]:
-        """The predictor of ordered categories at the means of all columns."""
-        at_centre = self.coefficients(values) @ jnp.asarray(self.centre)
+    def predictor_at_centre(self, values: Mapping[str, Any]) -> Float[Array, " *cutpoints"]:
+        """The predictor of ordered categories at the means of all columns; that of each cutpoint,
+        where columns have effects of their own there."""
+        beta = self.coefficients(values)
+        centre = jnp.asarray(self.centre, beta.dtype)
+        at_centre = beta @ centre
+        if self.parameters:
+            by_predictor = centre @ self.per_predictor(beta)
+            at_centre = by_predictor[0] + by_predictor[1:]
         if self.monotone:
             at_centre += self.step_centre() @ self.excess_steps(values)
         return at_centre

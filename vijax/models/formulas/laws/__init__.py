@@ -28,6 +28,8 @@ from vijax.models.formulas.laws.classes import (
     categorical,
     named_probabilities,
     ordered_probabilities,
+    stopping,
+    stopping_probabilities,
 )
 from vijax.models.formulas.laws.counts import (
     are_counts,
@@ -164,6 +166,16 @@ LAWS = {
             lambda y, n: are_counts(y, n) & (y.max() > 0),
             lambda aux, n: likelihood.ordinal_logit(aux["threshold"]),
             mean_function=ordered_probabilities,
+            categories="ordered",
+        ),
+        Law(
+            "sratio",
+            "logit",
+            ("threshold",),
+            "two ordered categories or more",
+            lambda y, n: are_counts(y, n) & (y.max() > 0),
+            stopping,
+            mean_function=stopping_probabilities,
             categories="ordered",
         ),
         Law(

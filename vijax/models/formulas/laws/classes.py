@@ -62,3 +62,47 @@ def ordered_probabilities(aux: Aux, eta: Any) -> Any:
 def named_probabilities(aux: Aux, eta: Any) -> Any:
     """Probabilities of categories; the base comes first."""
     return softmax(np.concatenate([np.zeros((*eta.shape[:-1], 1)), eta], -1), -1)
+
+
+def stopping(aux: Aux, trials: Any) -> Likelihood:
+    """P(y = k | y >= k) = sigmoid(threshold_k - eta - s_k), s_k the effects of the step's own (the
+    stopping ratio of Tutz 1990, section 2; signs as in brms)."""
+    cuts = jnp.asarray(aux["threshold"])
+
+    def log_odds(z: Array) -> Array:
+        return cuts - jnp.asarray(z)[..., None] - own_shifts(aux, jnp)
+
+    def log_prob(y: Any, z: Array) -> Array:
+        odds, steps = log_odds(z), jnp.arange(len(cuts))
+        stop = jnp.where(steps == jnp.asarray(y)[..., None], -softplus(-odds), 0.0)
+        return jnp.sum(
+            stop + jnp.where(steps < jnp.asarray(y)[..., None], -softplus(odds), 0.0), -1
+        )
+
+    def sample(key: PRNGKeyArray, z: Array) -> Array:
+        odds = log_odds(z)
+        goes_on = jax.random.logistic(key, odds.shape, odds.dtype) > odds
+        return jnp.sum(jnp.cumprod(goes_on, -1), -1).astype(odds.dtype)
+
+    return Likelihood(log_prob, "stopping ratio", sample=sample)
+
+
+def stopping_probabilities(aux: Aux, eta: Any) -> Any:
+    """Probabilities of categories of the stopping ratio."""
+    stop = expit(aux["threshold"] - eta[..., None] - own_shifts(aux, np))
+    reach = np.concatenate([np.ones((*stop.shape[:-1], 1)), np.cumprod(1 - stop, -1)], -1)
+    return reach * np.concatenate([stop, np.ones((*stop.shape[:-1], 1))], -1)
+
+
+def shift_name(step: int) -> str:
+    """The name of the effects of a step's own among the parameters of a law."""
+    return f"cs[{step}]"
+
+
+def own_shifts(aux: Aux, xp: Any) -> Any:
+    """The effects of each step's own, (..., steps); zero without them. `xp` is `jax.numpy` or
+    `numpy`."""
+    count = sum(name.startswith("cs[") for name in aux)
+    if not count:
+        return 0.0
+    return xp.stack([xp.asarray(aux[shift_name(step)]) for step in range(count)], -1)

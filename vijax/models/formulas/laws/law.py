@@ -67,6 +67,12 @@ class Law:
         return self.categories == "ordered"
 
     @property
+    def has_steps(self) -> bool:
+        """True for ordered categories that are reached one after another: cutpoints need not rise,
+        and each may have effects of its own."""
+        return self.name == "sratio"
+
+    @property
     def is_named(self) -> bool:
         """True for categories against a base."""
         return self.categories == "named"

@@ -132,8 +132,8 @@ def _conditions(
     x = x[:, wanted]
     if law.is_ordered:
         cuts = [f"threshold[{k}]" for k in range(len(design.levels) - 1)]
-        cone = _ordered_conditions(x, y.astype(int), len(cuts))
-        all_names = [*cuts, *names]
+        all_names = [*cuts, *design.labels]
+        cone = _ordered_conditions(design, rows, len(cuts), law.has_steps)
         places = [i for i, name in enumerate(all_names) if name in is_flat]
         return [all_names[i] for i in places], cone[:, places]
     rises, falls = _free_sides(law, y, design.trials[rows], design.facts, rows)
@@ -182,13 +182,23 @@ def _named_conditions(
 
 
 def _ordered_conditions(
-    x: Float[np.ndarray, "N q"], y: np.ndarray, cuts: int
-) -> Float[np.ndarray, "C cuts+q"]:
-    """d_y - x d >= 0 below the cutpoint above a row, and x d - d_(y - 1) >= 0 above the other."""
-    upper, lower = y < cuts, y > 0
-    above = np.concatenate([np.eye(cuts)[y[upper]], -x[upper]], 1)
-    below = np.concatenate([-np.eye(cuts)[y[lower] - 1], x[lower]], 1)
-    return np.concatenate([above, below])
+    design: Design, rows: np.ndarray, cuts: int, has_steps: bool
+) -> Float[np.ndarray, "C cuts+p"]:
+    """d_y - x d >= 0 below the cutpoint above a row, and x d - d_k >= 0 above the one below it, k =
+    y - 1; of steps above all of them."""
+    x, y = design.rows.x[rows], design.y[rows].astype(int)
+    slots = np.array(design.slots, int)
+    parts = []
+    for k in range(cuts):
+        columns = x * ((slots == 0) | (slots == k + 1))
+        cut = np.zeros((len(x), cuts))
+        cut[:, k] = 1.0
+        margin = np.concatenate([cut, -columns], 1)
+        goes_on = y == k + 1
+        if has_steps:
+            goes_on = y > k
+        parts += [margin[y == k], -margin[goes_on]]
+    return np.concatenate(parts)
 
 
 # --- spreads --------------------------------------------------------------------------------------
