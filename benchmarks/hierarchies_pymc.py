@@ -7,8 +7,9 @@ Prints the table of benchmarks/results_hierarchies_pymc.md. Nothing is set: effe
 centred, as textbooks do, but in `noncentred`. CPU seconds of a fit have all compilation in them.
 Errors are of the means and sds of the model's own variables in their supports, the worst over all
 numbers: (mean - NUTS's mean) / NUTS's sd, and the log of the ratio of sds. NUTS is NumPyro's, in
-double precision, in the coordinates that the fit found, because it is stuck in those of many of
-these models; `--free` takes PyMC's own coordinates. Data are made here."""
+double precision, on the density with all variables, in coordinates that `vijax.auto` would find for
+it, because NUTS is stuck in those of many of these models; `--free` takes PyMC's own coordinates.
+`--keep` fits with all variables in the density, too. Data are made here."""
 
 from __future__ import annotations
 
@@ -24,6 +25,8 @@ from gallery_pymc import built, timed
 from numpyro.infer import MCMC, NUTS
 
 import vijax as vi
+from vijax.automatic.coordinates.hierarchies import learn_coordinates, most_gradients
+from vijax.verdict.target import Target
 
 DRAWS = 40_000
 CHAINS, WARMUP, KEPT = 2, 700, 1500  # of NUTS
@@ -249,7 +252,7 @@ MODELS = {
 def by_nuts(model: pm.Model, reference: Any) -> tuple[dict[str, np.ndarray], float, int]:
     """Draws by name, the worst R-hat of coordinates, and the number of divergences."""
     with jax.enable_x64(True):
-        own = vi.from_pymc(model).log_density
+        own = vi.from_pymc(model, integrate=False).log_density
         placed = None if reference is None else lambda z: own.hierarchy.to_free(reference, z)
 
         def potential(z: Any) -> Any:
@@ -283,14 +286,26 @@ def _rhat(z: np.ndarray) -> np.ndarray:
     return np.sqrt((halves.shape[1] - 1) / halves.shape[1] + halves.mean(1).var(0, ddof=1) / within)
 
 
-def row(name: str, in_free: bool) -> tuple[list[str], str]:
+def learnt(model: pm.Model) -> Any:
+    """Coordinates for all variables; None where no law depends on another variable."""
+    whole = vi.from_pymc(model, integrate=False)
+    hierarchy = whole.log_density.hierarchy
+    if hierarchy is None:
+        return None
+    limit = most_gradients(hierarchy)
+    target = Target.from_data(whole, None)
+    return learn_coordinates(target, hierarchy, 0, limit, lambda: False)
+
+
+def row(name: str, in_free: bool, keep: bool) -> tuple[list[str], str]:
     """A line of the table, and the verdict of the fit."""
     model = built(MODELS[name])
-    fit, ours = timed(lambda: vi.auto(vi.from_pymc(model), key=jax.random.key(0)))
+    fit_again = lambda: vi.auto(vi.from_pymc(model, integrate=not keep), key=jax.random.key(0))
+    fit, ours = timed(fit_again)
+    again = timed(fit_again)[1]
     draws = fit.sample(jax.random.key(1), DRAWS)
-    frame = fit.state.hyper.get("frame")
     (nuts, rhat, diverging), theirs = timed(
-        lambda: by_nuts(model, None if in_free or frame is None else frame.reference)
+        lambda: by_nuts(model, None if in_free else learnt(model))
     )
     names = [x.name for x in model.free_RVs]
     reference = {x: nuts[x].reshape(len(nuts[x]), -1) for x in names}
@@ -300,7 +315,8 @@ def row(name: str, in_free: bool) -> tuple[list[str], str]:
     at, at_sd = max(off, key=off.get), max(wide, key=wide.get)
     dim = sum(int(np.prod(np.shape(x))) for x in model.initial_point(0).values())
     return [
-        name, str(dim), f"{fit.report.num_gradients:,}", f"{ours:.0f}", f"{off[at]:.2f} ({at})",
+        name, str(dim), str(fit.alg.spec.model.log_density.variables.dim),
+        f"{fit.report.num_gradients:,}", f"{ours:.1f}; {again:.1f}", f"{off[at]:.2f} ({at})",
         f"{wide[at_sd]:.2f} ({at_sd})", f"{rhat:.3f}", str(diverging), f"{theirs:.0f}",
     ], str(fit.verdict)  # fmt: skip
 
@@ -308,6 +324,7 @@ def row(name: str, in_free: bool) -> tuple[list[str], str]:
 HEAD = [
     "model",
     "D",
+    "fitted",
     "gradients",
     "CPU s",
     "mean error / sd",
@@ -324,6 +341,7 @@ def main() -> None:
     )
     p.add_argument("--only", nargs="+", choices=MODELS, default=list(MODELS))
     p.add_argument("--free", action="store_true", help="NUTS in PyMC's own coordinates")
+    p.add_argument("--keep", action="store_true", help="integrate nothing out")
     a = p.parse_args()
     warnings.filterwarnings("ignore")
     logging.getLogger("pymc").setLevel(logging.ERROR)
@@ -333,7 +351,7 @@ def main() -> None:
     )
     verdicts = {}
     for name in a.only:
-        cells, verdicts[name] = row(name, a.free)
+        cells, verdicts[name] = row(name, a.free, a.keep)
         print(f"| {' | '.join(cells)} |", flush=True)
         print(f"\n{name}: {verdicts[name]}\n", flush=True)
 

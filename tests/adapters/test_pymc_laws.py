@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import betabinom, expon, norm
 
 import vijax as vi
 
@@ -198,7 +198,33 @@ def test_laws_given_others_are_read_off_the_model():
     )
 
 
-def test_laws_are_those_of_the_same_model_in_numpyro():
+def test_shares_are_integrated_out():
+    n, hits = np.array([5, 8, 20, 44]), np.array([0, 3, 2, 9])
+    with pymc.Model() as model:
+        a, b = pymc.Exponential("a", 0.2), pymc.Exponential("b", 0.2)
+        share = pymc.Beta("share", a, b, shape=4)
+        pymc.Deterministic("odds", share / (1 - share))
+        pymc.Binomial("y", n, share, observed=hits)
+    new_model = vi.from_pymc(model)
+    assert new_model.queries["summed out"].startswith("Integrated out: 'share';")
+    density = new_model.log_density
+    assert density.variables.names == ["a_log__", "b_log__"]
+    for log_a, log_b in [(0.3, 1.2), (-1.0, 2.0), (2.0, 3.0)]:
+        a, b = np.exp([log_a, log_b])
+        exact = betabinom(n, a, b).logpmf(hits).sum() + expon(scale=5).logpdf([a, b]).sum()
+        values = {"a_log__": jnp.float32(log_a), "b_log__": jnp.float32(log_b)}
+        np.testing.assert_allclose(density.log_prior(values), exact + log_a + log_b, rtol=1e-5)
+        drawn = density.derived(values)
+        assert set(drawn) == {"a", "b", "share_logodds__", "share", "odds"}
+        np.testing.assert_allclose(drawn["odds"], np.exp(drawn["share_logodds__"]), rtol=1e-4)
+    kept = vi.from_pymc(model, integrate=False).log_density.variables.names
+    assert kept == ["a_log__", "b_log__", "share_logodds__"]
+    with pytest.raises(ValueError, match="integrate"):
+        vi.from_pymc(model, integrate="no")
+
+
+def test_laws_are_those_of_the_same_model_in_numpyro(monkeypatch):
+    monkeypatch.setattr("vijax.adapters.numpyro_model.find_plan", lambda *_: None)
     numpyro = pytest.importorskip("numpyro")
     dist = numpyro.distributions
 
@@ -223,7 +249,8 @@ def test_laws_are_those_of_the_same_model_in_numpyro():
         first = pymc.Normal.dist(0, spreads[0])
         pymc.GaussianRandomWalk("walk", sigma=spreads[0], init_dist=first, shape=4)
         pymc.Normal("y", county, 1.0, observed=np.arange(6.0))
-    ours, other = vi.from_pymc(model).log_density, vi.from_numpyro(theirs).log_density
+    ours = vi.from_pymc(model, integrate=False).log_density
+    other = vi.from_numpyro(theirs).log_density
     assert [set(level) for level in ours.hierarchy.levels] == [
         set(level) for level in other.hierarchy.levels
     ]

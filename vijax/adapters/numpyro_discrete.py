@@ -265,7 +265,8 @@ def discrete_posterior(
     def bind(density_ref: Any) -> Callable[..., Any]:
         def average(hyper: Any, z: Any) -> Any:
             density = density_ref()
-            at = lambda z: enumeration.probabilities(density.values_at(density.point(hyper, z)))
+            values_at = lambda z: density.values_and_derived(density.point(hyper, z))
+            at = lambda z: enumeration.probabilities(values_at(z))
             return jax.tree.map(lambda p: jnp.mean(p, 0), jax.lax.map(at, z))
 
         return quick_jit(average)

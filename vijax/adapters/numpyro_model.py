@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vijax.adapters.conjugate.marginal import AllValues, Marginal, PlaceholderFunction, describe
+from vijax.adapters.conjugate.search import find_plan
 from vijax.adapters.indices import check_indices
 from vijax.adapters.numpyro_data import (
     blame_arguments,
@@ -35,6 +37,7 @@ from vijax.adapters.reuse import reuse_model
 from vijax.adapters.variables import free_variables
 from vijax.checks import require, traceable
 from vijax.contract.model import Model
+from vijax.contract.variables import Free
 from vijax.extras import require_extra
 from vijax.models.energies.density import density, with_hierarchy, with_prior, with_source
 from vijax.xla import by_value
@@ -59,6 +62,12 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     `markov`) and alone; `fit.verdict` names them, and `fit.locals(None, key=key)["z"].probs` are
     the posterior probabilities of `z`, its values along the last axis. They are not among the draws
     of `fit.sample`, nor is a deterministic site that depends on them.
+
+    Of continuous sites whose law depends on other sites, those whose integral has a closed form
+    given all others are integrated out: effects of groups, rates and walks in normal, Poisson and
+    binomial data (beta, gamma, inverse gamma and normal laws, also in blocks). `fit.verdict` names
+    them, and `fit.sample` draws them from their law given the others. This needs the data as
+    arguments of the model, not as variables of its module.
 
     Columns of tables, lists of numbers and masked arrays among the arguments come to the model as
     arrays. A fit can be pickled where the model is a function of a module.
@@ -123,16 +132,47 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
         # A model that is equal to an earlier one was checked with it.
         check_indices(plain, values)
         parts.check(values)
-        model = with_prior(density(variables, parts.joint, derived=derived), prior)
-        first = {name: parts.runs[0][name]["value"] for name in variables}
-        sites_at = lambda changes: _substitute_and_run(parts.model, {**first, **changes})
-        levels = find_levels(sites_at, parts.runs, parts.law_names)
-        if levels:
-            model = with_hierarchy(model, make_walk(parts.model, levels), levels)
-        return with_source(model, "NumPyro", parts.queries)
+        return _make(parts, variables, prior, derived)
 
     new_model = reuse_model(parts.joint, [prior, derived], values, facts, make)
     return by_value.pickle_as_call(new_model, _from_recipe, *recipe)
+
+
+def _make(
+    parts: _Parts,
+    variables: Mapping[str, Free],
+    prior: Callable[[Values], Any],
+    derived: Callable[[Values], dict[str, Any]] | None,
+) -> Model:
+    """The model of the density, without the unknowns that can be integrated out."""
+    runs = [{name: sites[name]["value"] for name in variables} for sites in parts.runs]
+    sites_at = lambda changes: _substitute_and_run(parts.model, {**runs[0], **changes})
+    levels = find_levels(sites_at, parts.runs, parts.law_names)
+    walk = make_walk(parts.model, levels)
+
+    def are_parents(names: Sequence[str]) -> bool:
+        changed = sites_at({name: runs[1][name] for name in names})
+        return bool(
+            varying_laws(
+                [parts.runs[0], changed], [name for name in variables if name not in names]
+            )
+        )
+
+    plan = find_plan(parts.joint, variables, levels, are_parents, runs)
+    queries = dict(parts.queries)
+    if plan is None:
+        model = with_prior(density(variables, parts.joint, derived=derived), prior)
+    else:
+        variables = plan.remaining(variables)
+        marginal = Marginal(plan, parts.joint)
+        prior = PlaceholderFunction(plan, _prior_density(parts.model, list(variables)))
+        new_density = density(variables, marginal, derived=AllValues(marginal, derived))
+        model = with_prior(new_density, prior)
+        levels, walk = plan.remaining_levels(levels), plan.walk(walk)
+        queries["summed out"] = f"{queries.get('summed out', '')} {describe(plan.names)}".strip()
+    if levels:
+        model = with_hierarchy(model, walk, levels)
+    return with_source(model, "NumPyro", queries)
 
 
 def _run_and_check(

@@ -126,6 +126,11 @@ def read_hierarchy(
     return walk, tuple(level.names for level in levels)
 
 
+def children_names(model: Any, start: Mapping[str, Any], names: Sequence[str]) -> set[str]:
+    """Names of the variables whose known laws depend on some of these."""
+    return {child.name for child in _children(model, start) if child.parents & set(names)}
+
+
 def _levels(children: Sequence[Child], inputs: Sequence[Any]) -> list[Level]:
     """The children in levels, each after the levels of its parents."""
     levels = []

@@ -11,22 +11,32 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from vijax.adapters.conjugate.marginal import (
+    AllValues,
+    Marginal,
+    PlaceholderFunction,
+    Plan,
+    describe,
+)
+from vijax.adapters.conjugate.search import find_plan
 from vijax.adapters.indices import check_indices
 from vijax.adapters.pymc_discrete import SUMMED_OUT, sum_discrete_variables
-from vijax.adapters.pymc_laws import read_hierarchy
+from vijax.adapters.pymc_laws import children_names, read_hierarchy
 from vijax.adapters.pymc_programs import compile_density, compile_graph, minibatches
 from vijax.adapters.reuse import reuse_model
 from vijax.checks import require
 from vijax.contract.model import Model
-from vijax.contract.variables import free
+from vijax.contract.variables import Free, free
 from vijax.extras import require_extra
 from vijax.fitting.result import Fit
 from vijax.models.energies.density import density, with_hierarchy, with_prior, with_source
 
 Values = Mapping[str, Any]
+NUM_POINTS = 4
+"""Points at which variables that can be integrated out are looked for."""
 
 
-def from_pymc(model: Any) -> Model:
+def from_pymc(model: Any, *, integrate: bool = True) -> Model:
     """A model from a PyMC model.
 
     Its variables are PyMC's value variables, unconstrained and by PyMC's names: `sigma_log__` is
@@ -39,8 +49,14 @@ def from_pymc(model: Any) -> Model:
     are. Discrete variables of finitely many values are summed out by `pymc_extras` if it is
     installed, and `fit.verdict` names them.
 
+    Of variables whose law depends on others, those whose integral has a closed form given all
+    others are integrated out: effects of groups, rates and walks in normal, Poisson and binomial
+    data (beta, gamma, inverse gamma and normal laws, also in blocks). `fit.verdict` names them, and
+    `fit.sample` draws them from their law given the others.
+
     Args:
       model: a `pymc.Model`.
+      integrate: False keeps all continuous variables in the density.
 
     Returns:
       A density of the value variables, for `vijax.auto` and every algorithm that fits densities.
@@ -63,6 +79,7 @@ def from_pymc(model: Any) -> Model:
     """
     pymc = require_extra("pymc", "pymc")
     require(isinstance(model, pymc.Model), "model", "a pymc.Model", type(model).__name__)
+    require(isinstance(integrate, bool), "integrate", "True or False", repr(integrate))
     model, names = sum_discrete_variables(model)
     model = _freeze(model)
     inputs = list(model.value_vars)
@@ -93,15 +110,61 @@ def from_pymc(model: Any) -> Model:
     derived = _derived_values(model, inputs)
 
     def make() -> Model:
-        new_model = with_prior(density(variables, log_joint, derived=derived), log_prior)
         walk, levels = read_hierarchy(model, inputs, start)
+        are_parents = lambda names: bool(children_names(model, start, names) - set(names))
+        plan = None
+        if integrate:
+            plan = find_plan(log_joint, variables, levels, are_parents, _trial_points(values))
+        if plan is None:
+            new_model = with_prior(density(variables, log_joint, derived=derived), log_prior)
+        else:
+            remaining = plan.remaining(variables)
+            new_model = _marginal_model(plan, model, inputs, remaining, log_joint, derived)
+            levels, walk = plan.remaining_levels(levels), plan.walk(walk)
+            own_names = [
+                x.name for x in model.free_RVs if x not in _remaining_variables(model, remaining)
+            ]
+            queries["summed out"] = f"{queries.get('summed out', '')} {describe(own_names)}".strip()
         if levels:
             new_model = with_hierarchy(new_model, walk, levels)
         return with_source(new_model, "PyMC", queries)
 
     # Two models of one density may differ in their variables, and so in their levels.
-    facts = variables, names, [(x.name, str(x.owner and x.owner.op)) for x in model.free_RVs]
+    facts = (
+        variables,
+        names,
+        integrate,
+        [(x.name, str(x.owner and x.owner.op)) for x in model.free_RVs],
+    )
     return reuse_model(log_joint, [log_prior, derived], values, facts, make)
+
+
+def _marginal_model(
+    plan: Plan,
+    model: Any,
+    inputs: Sequence[Any],
+    remaining: Mapping[str, Free],
+    log_joint: Callable[[Values], Any],
+    derived: Callable[[Values], dict[str, Any]] | None,
+) -> Model:
+    """The density of the other variables, those of a plan integrated out."""
+    marginal = Marginal(plan, log_joint)
+    prior = compile_graph(inputs, [model.logp(vars=_remaining_variables(model, remaining))])
+    log_prior = PlaceholderFunction(plan, lambda values: prior(*_to_list(inputs, values))[0])
+    new_density = density(remaining, marginal, derived=AllValues(marginal, derived))
+    return with_prior(new_density, log_prior)
+
+
+def _remaining_variables(model: Any, remaining: Mapping[str, Free]) -> list[Any]:
+    """The random variables whose values are among these."""
+    return [x for x in model.free_RVs if model.rvs_to_values[x].name in remaining]
+
+
+def _trial_points(values: Values) -> list[dict[str, np.ndarray]]:
+    """Values of the variables about those where PyMC would start."""
+    rng = np.random.default_rng(0)
+    shift = lambda x: np.asarray(x) + rng.uniform(-1, 1, np.shape(x))
+    return [{name: shift(x) for name, x in values.items()} for _ in range(NUM_POINTS)]
 
 
 def _freeze(model: Any) -> Any:

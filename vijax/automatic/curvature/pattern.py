@@ -111,7 +111,7 @@ def color_pattern(is_coupled: Bool[np.ndarray, "D D"]) -> Pattern:
             continue
         colours = np.full(dim, -1)
         colours[hubs] = np.arange(num_hubs)
-        colours[others] = num_hubs + _colours(sparse.csr_array(coupled))
+        colours[others] = num_hubs + colour_columns(sparse.csr_array(coupled))
         if colours.max() + 1 < fewest:
             fewest = int(colours.max()) + 1
             best = (num_hubs, colours)
@@ -137,7 +137,7 @@ def _trials(degrees: Int[np.ndarray, " D"]) -> list[int]:
     return [0, *sorted(int(fall) for fall in largest)]
 
 
-def _colours(coupled: sparse.csr_array) -> Int[np.ndarray, " columns"]:
+def colour_columns(coupled: sparse.csr_array) -> Int[np.ndarray, " columns"]:
     """Colours of columns, so that no two columns of one colour share a row: each column gets the
     first free colour."""
     shared = sparse.csr_array(coupled.astype(np.int32) @ coupled.astype(np.int32).T)
