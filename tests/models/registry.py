@@ -97,6 +97,10 @@ PATHS = (
     MASK,
 )
 PARTIAL_PATHS = np.where(generator(16).random(PATHS[0].shape) < 0.2, np.nan, PATHS[0]), MASK
+LABELS = np.where(
+    generator(17).random(MASK.shape) < 0.3, generator(18).integers(STATES, size=MASK.shape), np.nan
+)
+KNOWN_PATHS = np.concatenate([PATHS[0], LABELS[..., None]], axis=2), MASK
 COUNT_PATHS = (
     np.where(MASK[..., None], generator(6).poisson(3.0, (GROUPS, STEPS, COLUMNS)), 0).astype(float),
     MASK,
@@ -387,6 +391,18 @@ ROWS = [
         PARTIAL_PATHS,
         columns=COLUMNS,
         components=STATES,
+        scale=GAUSSIAN_PRIOR,
+        asks=LOCALS,
+    ),
+    Case(
+        "hmm_known_states",
+        "hmm",
+        lambda: vi.models.hmm(
+            emission.with_labels(emission.diagonal_gaussian(STATES, COLUMNS)),
+        ),
+        KNOWN_PATHS,
+        columns="the last column is the state",
+        components="states are known by their numbers",
         scale=GAUSSIAN_PRIOR,
         asks=LOCALS,
     ),

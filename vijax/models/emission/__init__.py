@@ -20,6 +20,7 @@ from vijax.models.emission.gaussian import (
     tied_gaussian,
     unit_gaussian,
 )
+from vijax.models.emission.labels import with_labels
 from vijax.models.emission.missing import incomplete
 from vijax.models.emission.placed import placed
 
@@ -36,4 +37,5 @@ __all__ = [
     "spherical_gaussian",
     "tied_gaussian",
     "unit_gaussian",
+    "with_labels",
 ]

@@ -74,8 +74,15 @@ class Emission(Remade):
     expects: PriorColumns | None = None  # the columns that the prior expects
     marginal: Marginal | None = None  # for rows with missing cells; None if there is no such law
     takes_missing: bool = False  # True if rows may have NaN (`incomplete`)
+    # The emission of the other cells, if the last cell is the number of the state (`with_labels`)
+    unlabelled: Emission | None = None
     # False if the log likelihood is a bound over missing cells, which depend on the observed ones
     is_linear: bool = True
+
+    @property
+    def has_labels(self) -> bool:
+        """True if the last cell of a row is the number of its state, or NaN."""
+        return self.unlabelled is not None
 
     @property
     def num_components(self) -> int:
@@ -98,12 +105,14 @@ def prior_expectation(
     """The expectations of the prior of an emission; None if it has none."""
     if emission.expects is None:
         return None
+    if emission.has_labels:
+        return PriorExpectation(lambda data: columns(data)[:, :-1], *emission.expects)
     return PriorExpectation(columns, *emission.expects)
 
 
-def check_emission(emission: Any, others: Mapping[str, Any]) -> Emission:
+def check_emission(emission: Any, others: Mapping[str, Any], labels: bool = False) -> Emission:
     """The emission of a model of components; TypeError if there is none, or for unknown arguments
-    of the model."""
+    of the model; ValueError for one with labels if the model has none."""
     example = "vijax.models.emission.full_gaussian(num_components=3, dim=2)"
     if others:
         belong = "the number of components and their dimension are arguments of the emission"
@@ -112,6 +121,8 @@ def check_emission(emission: Any, others: Mapping[str, Any]) -> Emission:
         )
     if not isinstance(emission, Emission):
         raise TypeError(f"emission: expected an emission, such as {example}, got {emission!r}.")
+    expected = "an emission without labels, which hmm and hdp_hmm take"
+    require(labels or not emission.has_labels, "emission", expected, "with_labels(...)")
     return emission
 
 

@@ -56,6 +56,8 @@ def incomplete(emission: Emission) -> Emission:
     >>> print(incomplete(e).log_likelihood(s, jnp.array([jnp.nan, jnp.nan])))
     [0.]
     """
+    is_plain = not emission.has_labels
+    require(is_plain, "emission", "with_labels(incomplete(emission))", "its reverse")
     if emission.takes_missing:
         return emission
     has_law = emission.marginal is not None

@@ -108,7 +108,7 @@ def hdp_hmm(
     >>> print(jnp.sort(fit.posterior["components"].mean()[:, 0]).round(1))
     [0. 9.]
     """
-    emission = check_emission(emission, others)
+    emission = check_emission(emission, others, labels=True)
     size = emission.num_components
     require(size > 1, "emission", "at least two components", size)
     rows = hmm(emission, FLOOR, FLOOR, float(stickiness), init)

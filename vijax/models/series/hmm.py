@@ -34,7 +34,14 @@ from vijax.models.emission.base import prior_expectation
 from vijax.models.emission.missing import require_cells
 from vijax.models.energies.energy import NOT_LINEAR
 from vijax.models.energies.energy_model import Structure, ready_model
-from vijax.models.series.known_chain import KnownChain, equal_parts, known_chain, renumber
+from vijax.models.series.known_chain import (
+    KnownChain,
+    equal_parts,
+    known_chain,
+    nearest_to_known,
+    renumber,
+    require_possible,
+)
 from vijax.models.series.sequences import (
     check_pair,
     check_values,
@@ -102,7 +109,7 @@ def hmm(
     >>> print(jnp.sort(fit.posterior["components"].mean()[:, 0]).round(1))
     [0. 9.]
     """
-    emission = check_emission(emission, others)
+    emission = check_emission(emission, others, labels=True)
     size, log_likelihood = emission.num_components, emission.log_likelihood
     require_room("emission", f"{size:,} states", COPIES * size**2)  # of transitions
     rows = transition_concentration * np.ones((size, size)) + stickiness * np.eye(size)
@@ -134,8 +141,8 @@ def hmm(
         locals=locals_,
         energy=energy,
         example=(np.stack([emission.example, emission.example]), np.array([True, True])),
-        init=init or states_by_kmeans(size, chain=chain, partial=emission.takes_missing),
-        check_data=lambda data: _check(emission, data),
+        init=init or states_by_kmeans(emission, chain=chain),
+        check_data=lambda data: _check(emission, data, chain),
         score=lambda hyper, q, data, key: score(emission, q, data),
         structure=Structure(impossible=chain.impossible()),
         prior_as_point=prior_as_point,
@@ -145,7 +152,7 @@ def hmm(
     queries = {**plain_model.queries, "filter": answer}
     if not emission.is_linear:
         queries[NOT_LINEAR] = "one whose missing cells depend on the others"
-    enough = functools.partial(_require_enough, emission.takes_missing)
+    enough = functools.partial(_require_enough, emission)
     plain_model = dataclasses.replace(
         plain_model,
         form=dataclasses.replace(plain_model.form, enough=enough),
@@ -156,18 +163,20 @@ def hmm(
 
 
 @cache_by_value
-def states_by_kmeans(
-    num_states: int, num_iters: int = 100, chain: KnownChain | None = None, partial: bool = False
-) -> inits.Init:
-    """The start: states by k-means++ on the observations of all sequences. With zeros in a `chain`
-    they have numbers that make few impossible transitions; in a left-right model they are equal
-    parts of the sequences. With `partial` steps without some cells count, with means of columns in
-    the place of these."""
+def states_by_kmeans(emission: Emission, chain: KnownChain, num_iters: int = 100) -> inits.Init:
+    """The start: states by k-means++ on the observations of all sequences, in which means of columns
+    stand for missing cells that the emission has a law for. With zeros in the chain they have
+    numbers that make few impossible transitions; in a left-right model they are equal parts of the
+    sequences. Where states are known, the others are those of the nearest mean."""
+    num_states = emission.num_components
 
     def start(key: PRNGKeyArray, context: inits.Context) -> Product:
         y, mask = map(jnp.asarray, context.data().data)
         mask = mask & context.counts()[:, None]
-        if partial:
+        states = None
+        if emission.has_labels:
+            y, states = y[..., :-1], y[..., -1]
+        if (emission.unlabelled or emission).takes_missing:
             y, is_observed = _fill_cells(y, mask)
         else:
             y, is_observed = observed_steps(y)
@@ -175,10 +184,12 @@ def states_by_kmeans(
         weights = (mask & is_observed).reshape(-1).astype(points.dtype)
         labels = inits.nearest_labels(key, points, weights, num_states, num_iters)
         labels = labels.reshape(mask.shape)
-        if chain is not None and chain.goes_right:
+        if chain.goes_right:
             labels = equal_parts(mask, num_states)
-        elif chain is not None and chain.has_zeros:
-            labels = renumber(labels, mask, chain)
+        elif chain.has_zeros or states is not None:
+            labels = renumber(labels, mask, chain, states)
+        if states is not None:
+            labels = nearest_to_known(labels, y, mask & is_observed, states, num_states)
         chain_stats = lambda z, m: chains.chain_stats(z, num_states, True, m, points.dtype)
         stats = jax.vmap(chain_stats)(labels, mask)
         return context.conditional({"z": MarkovChainStats(*stats)})
@@ -221,7 +232,7 @@ def _fill_cells(
     return jnp.where(jnp.isnan(y), mean[None, None], y), is_cell.any(axis=-1)
 
 
-def _check(emission: Emission, data: PyTree) -> None:
+def _check(emission: Emission, data: PyTree, chain: KnownChain | None = None) -> None:
     y, mask = check_pair(data)
     check_values(np.isinf(y), y, mask, "finite numbers, or NaN for a step that was not seen")
     is_lacking = np.isnan(y).any(axis=-1)
@@ -232,21 +243,25 @@ def _check(emission: Emission, data: PyTree) -> None:
         emission.check(y[is_observed])
     else:
         emission.check(np.zeros_like(y[mask]))  # the number of columns
+    if emission.has_labels and chain is not None and chain.has_zeros:
+        require_possible(chain, y[..., -1], mask)
 
 
 class MissingCellsWarning(UserWarning):
     """Steps lack some of their cells, and count as not seen."""
 
 
-def _require_enough(takes_missing: bool, data: PyTree) -> None:
+def _require_enough(emission: Emission, data: PyTree) -> None:
     """Raises ValueError if no step, or no cell of a column, is observed. Warns of steps of which an
     emission without a law of missing cells reads no cell."""
     y, mask = check_pair(data)
+    if emission.has_labels:
+        y = y[..., :-1]
     rows = y[mask]
-    if takes_missing:
+    if (emission.unlabelled or emission).takes_missing:
         require_cells(rows)
         return
-    require_observations(data)
+    require_observations((y, mask))
     is_missing = np.isnan(rows)
     is_partial = is_missing.any(axis=1) & ~is_missing.all(axis=1)
     if is_partial.any():

@@ -182,18 +182,26 @@ def equal_parts(steps: Bool[Array, "N T"], num_states: int) -> Int[Array, "N T"]
 
 
 def renumber(
-    labels: Int[Array, "N T"], steps: Bool[Array, "N T"], chain: KnownChain
+    labels: Int[Array, "N T"],
+    steps: Bool[Array, "N T"],
+    chain: KnownChain,
+    states: Float[Array, "N T"] | None = None,
 ) -> Int[Array, "N T"]:
-    """The labels with numbers that make few impossible transitions: pairs of numbers are exchanged
-    while that helps."""
+    """The labels with numbers that make few impossible transitions, and few steps of another
+    number than their state where that is known: pairs of numbers are exchanged while that helps."""
     size = len(chain.initial)
     one_hot = jnp.where(steps[..., None], jax.nn.one_hot(labels, size), 0.0)
     pairs = jnp.einsum("nti,ntj->ij", one_hot[:, :-1], one_hot[:, 1:])
     first = jnp.sum(one_hot[:, 0], axis=0)
+    agreement = jnp.zeros((size, size))
+    if states is not None:
+        known_states = jax.nn.one_hot(states, size)  # zeros for NaN
+        agreement = jnp.einsum("ntk,ntl->kl", known_states, one_hot)
     never_first, never_next = ~chain.can_start, ~chain.can_follow
 
     def cost(order: Int[Array, " K"]) -> Float[Array, ""]:
         moves = jnp.sum(jnp.where(never_next, pairs[order][:, order], 0.0))
+        moves -= jnp.sum(jnp.diagonal(agreement[:, order]))
         return moves + jnp.sum(jnp.where(never_first, first[order], 0.0))
 
     def exchange(order: Int[Array, " K"], pair: Int[Array, " 2"]) -> Int[Array, " K"]:
@@ -209,3 +217,59 @@ def renumber(
     candidates = jnp.asarray(np.stack(np.triu_indices(size, 1), axis=1))
     order = jax.lax.fori_loop(0, 2 * size, improve, jnp.arange(size))
     return jnp.argsort(order)[labels]
+
+
+def nearest_to_known(
+    labels: Int[Array, "N T"],
+    y: Float[Array, "N T D"],
+    is_seen: Bool[Array, "N T"],
+    states: Float[Array, "N T"],
+    num_states: int,
+) -> Int[Array, "N T"]:
+    """Known states where there are some, and elsewhere the nearest mean: of the steps that are
+    known to have a state, or else of those with its label."""
+    marked = jax.nn.one_hot(states, num_states, dtype=y.dtype)  # zeros for NaN
+    is_marked = jnp.any(marked > 0, axis=-1)
+    guesses = jax.nn.one_hot(labels, num_states, dtype=y.dtype)
+    guesses = jnp.where(is_marked[..., None], 0.0, guesses)
+    by_state, by_label = (_weighted_means(y, is_seen, weights) for weights in (marked, guesses))
+    centres = jnp.where(by_state.size[:, None] > 0, by_state.mean, by_label.mean)
+    is_used = (by_state.size > 0) | (by_label.size > 0)
+    gaps = jnp.sum((y[..., None, :] - centres[None, None]) ** 2, axis=-1)
+    nearest = jnp.argmin(jnp.where(is_used[None, None], gaps, jnp.inf), axis=-1)
+    nearest = jnp.where(is_seen & is_used.any(), nearest, labels)
+    return jnp.where(is_marked, jnp.argmax(marked, axis=-1), nearest)
+
+
+class _Means(NamedTuple):
+    """Means of rows by state, and the number of rows."""
+
+    mean: Float[Array, "K D"]
+    size: Float[Array, " K"]
+
+
+def _weighted_means(
+    y: Float[Array, "N T D"], is_seen: Bool[Array, "N T"], weights: Float[Array, "N T K"]
+) -> _Means:
+    weights = jnp.where(is_seen[..., None], weights, 0.0)
+    count = jnp.sum(weights, axis=(0, 1))
+    total = jnp.einsum("ntk,ntd->kd", weights, y, precision="highest")
+    return _Means(total / jnp.maximum(count, 1)[:, None], count)
+
+
+def require_possible(
+    chain: KnownChain, states: Float[np.ndarray, "N T"], mask: Bool[np.ndarray, "N T"]
+) -> None:
+    """Raises ValueError at the first sequence whose known states no path of the chain has."""
+    numbers = np.arange(len(chain.initial))
+    for n, (sequence, length) in enumerate(zip(states, mask.sum(axis=1), strict=True)):
+        can_be = chain.can_start
+        for t, state in enumerate(sequence[:length]):
+            if t:
+                can_be = can_be @ chain.can_follow
+            if not np.isnan(state):
+                can_be = can_be & (numbers == state)
+            actual = f"state {state:g} in sequence {n}, step {t}, which no path has there"
+            remedy = "Correct it, or allow the transitions and first states that lead there."
+            expected = "known states that the chain allows"
+            require(bool(can_be.any()), "data", expected, actual, remedy)
