@@ -1,8 +1,10 @@
 """How the documentation is built; see `docs/README.md`."""
 
+import importlib.util
 import re
 import shutil
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import gallery_pages
+from docutils import nodes
 
 import vijax
 
@@ -43,7 +46,12 @@ for notebook in (HERE.parent / "notebooks").glob(
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
-nb_execution_mode = "cache"  # in build/, so that a notebook runs again only when it has changed
+nb_execution_mode = "cache"  # in build/, so that a page runs again only when it has changed
+# Notebooks hold their outputs, which the slow tests make again; PyMC is large.
+nb_execution_excludepatterns = ["notebooks/*"]
+if importlib.util.find_spec("pymc") is None:
+    nb_execution_excludepatterns.append("how-to/pymc.md")
+nb_execution_in_temp = True
 nb_execution_cache_path = str(HERE.parent / "build" / "notebooks")
 nb_execution_timeout = 900
 nb_execution_raise_on_error = True
@@ -122,6 +130,26 @@ def skip(app: Any, what: str, name: str, obj: Any, skipped: bool, options: Any) 
     return True if type(obj).__name__ == "_tuplegetter" or name.endswith("_request") else None
 
 
+LONG = 104  # characters, of a printed line that is wrapped
+
+
+def wrap_sentences(app: Any, doctree: Any, page: str) -> None:
+    """Sentences that a cell has printed fit the column; rows of tables stay lines."""
+    del app, page
+    for block in doctree.findall(nodes.literal_block):
+        if "output" in block["classes"]:
+            lines = [_wrapped(line) for line in block.astext().splitlines()]
+            block.children = [nodes.Text("\n".join(lines))]
+
+
+def _wrapped(line: str) -> str:
+    """A long line of words in several lines."""
+    words = line.strip()
+    if len(line) <= LONG or "   " in words:
+        return line
+    return textwrap.fill(words, LONG - 10, break_long_words=False, break_on_hyphens=False)
+
+
 def make_gallery(app: Any) -> None:
     """Runs the programs of the gallery, unless notebooks are not run either."""
     gallery_pages.make(runs=app.config.nb_execution_mode != "off")
@@ -132,3 +160,4 @@ def setup(app: Any) -> None:
     app.connect("builder-inited", make_gallery)
     app.connect("autodoc-process-docstring", plain, priority=400)
     app.connect("autodoc-skip-member", skip)
+    app.connect("doctree-resolved", wrap_sentences)

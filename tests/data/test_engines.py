@@ -53,7 +53,9 @@ def sections():
 
 
 def blocks(text):
-    return re.findall(r"^```python\n(.*?)```", text, flags=re.DOTALL | re.MULTILINE)
+    """The programs of a part of the page, without the cells that its build alone needs."""
+    pattern = r"^```(?:python|\{code-cell\})\n(?!:tags)(.*?)```"
+    return re.findall(pattern, text, flags=re.DOTALL | re.MULTILINE)
 
 
 CODE, OWN = sections()

@@ -63,3 +63,10 @@ def test_names_in_the_text_are_there():
         for name in re.findall(r"(?<![\w./])(?:vi|vijax)((?:\.[A-Za-z_]\w*)+)", page.read_text()):
             if not name.endswith((".toml", ".py")):
                 found(f"vijax{name}")
+
+
+def test_no_line_of_a_page_is_a_comment():
+    """MyST drops lines that begin with a per cent sign."""
+    for page in sorted(API.parents[0].rglob("*.md")):
+        lines = page.read_text().splitlines()
+        assert not [line for line in lines if line.lstrip().startswith("%")], page
