@@ -42,7 +42,7 @@ from vijax.algorithms import cavi, em, map, memoized, pg_svi, sgrld, ssvi, ssvi_
 from vijax.app.folder.load import load
 from vijax.automatic.auto import auto
 from vijax.automatic.dadvi import dadvi
-from vijax.automatic.many.regressions import with_many as _with_many
+from vijax.automatic.many.loaded import with_many as _with_many
 from vijax.contract import init, objective
 from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.expected import FarFromPriorWarning

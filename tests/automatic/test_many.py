@@ -3,6 +3,7 @@ of false signs against the truth."""
 
 import dataclasses
 import pathlib
+from contextlib import nullcontext
 
 import jax
 import numpy as np
@@ -170,7 +171,7 @@ def test_fits_are_saved_and_answer_for_new_rows(gaps, tmp_path: pathlib.Path):
     np.testing.assert_allclose(sd[0] ** 2, np.diag(x @ fits.covariance[0, :3, :3] @ x.T))
     with pytest.raises(ValueError, match="fits with their table"):
         vi.glmm.many.load(path).predictors(new)
-    with pytest.raises(ValueError, match="Make it by vijax"):
+    with pytest.raises(ValueError, match=r"load\(path, table, responses\)"):
         loaded.model("0")
     (tmp_path / "other.npz").write_bytes(b"")
     np.savez(tmp_path / "other.npz", y=np.zeros(2))
@@ -232,6 +233,10 @@ def test_responses_without_a_fit_are_told(gaps):
         ({"responses": np.zeros((47, 2))}, r"an array \(48, R\)"),
         ({"responses": {"a": np.zeros(47)}}, "columns of 48 rows.*transpose"),
         ({"responses": {"a": ["u"] * 48}}, "numbers in 'a', got 'u'"),
+        ({"responses": {"a": ["1.5", "2"] * 24}}, r"got text.*asarray\(responses\['a'\], float\)"),
+        ({"weights": ["1", "2"] * 24}, "weights: expected numbers, got text"),
+        ({"formula": "~ x + _response"}, "columns \\['x', 'h', 'g', 'depth'\\]"),
+        ({"table": {**TABLE, "x": np.r_[np.nan, TABLE["x"][1:]]}}, 'missing="drop"'),
         ({"responses": np.full((48, 1), np.inf)}, "infinite, of '0' in row 0"),
         ({"responses": np.full((48, 1), -1.0), "family": "poisson"}, "The response is 0"),
         ({"responses": np.ones((48, 1))}, "one that can be fitted, got none"),
@@ -251,3 +256,144 @@ def test_an_unknown_name_is_told(gaps):
         fits.table("sigma")
     with pytest.raises(ValueError, match="response: expected the name"):
         fits.model("zz")
+
+
+@pytest.mark.parametrize("name", ["_response", "response", "y", "0"])
+def test_no_name_of_a_column_is_taken_by_a_response(gaps, name):
+    plain = vi.glmm.many("~ x", {"x": TABLE["x"]}, gaps, key=KEY)
+    column = {name: TABLE["x"]}
+    fits = vi.glmm.many(f"~ `{name}`", column, gaps, key=KEY)
+    np.testing.assert_array_equal(fits.mean, plain.mean)
+    np.testing.assert_array_equal(fits.model("0").design.rows.x, plain.model("0").design.rows.x)
+    np.testing.assert_array_equal(fits.model("0").design.y, gaps[:, 0])
+
+
+@pytest.mark.parametrize("formula", ["~ scale(x) + h + (1 | g)", "~ bs(x, df=4)", "~ s(x, k=4)"])
+def test_the_model_of_a_response_has_the_design_of_all(formula):
+    """The response lacks the upper half of x, one group and one level."""
+    order = np.argsort(TABLE["x"])
+    table = {name: values[order] for name, values in TABLE.items()}
+    table["h"] = np.where(np.arange(48) < 40, "a", "b")
+    y = RNG.normal(size=(48, 1))
+    y[(np.arange(48) >= 30) | (table["g"] == 7)] = np.nan
+    full = vi.glmm.many(formula, table, RNG.normal(size=(48, 1)), key=KEY).model("0").design
+    fits = vi.glmm.many(formula, table, y, key=KEY)
+    with pytest.warns(UserWarning, match="constant") if "h" in formula else nullcontext():
+        design = fits.model("0").design
+    has_cell = ~np.isnan(y[:, 0])
+    np.testing.assert_array_equal(design.rows.common, full.rows.common[has_cell])
+    assert design.labels == full.labels
+    assert [factor.levels for factor in design.factors] == [f.levels for f in full.factors]
+
+
+def test_fits_of_the_model_of_a_response_are_those_of_many():
+    """It lacks cells of x above its mean, and a group; its answers name the level it lacks."""
+    y = 1 + TABLE["x"] + 0.3 * RNG.normal(size=48)
+    is_known = (TABLE["x"] < 0.5) & (TABLE["g"] != 7)
+    table = {**TABLE, "h": np.where(TABLE["g"] == 7, "b", "a")}
+    responses = np.where(is_known, y, np.nan)[:, None]
+    fits = vi.glmm.many("~ scale(x) + h + (1 | g)", table, responses, key=KEY)
+    with pytest.warns(UserWarning, match="constant"):
+        model = fits.model("0")
+    alone = vi.auto(model, key=KEY)
+    summary = alone.summary()
+    for j, name in enumerate(summary.names[:2]):
+        k = fits.names.index(name)
+        assert abs(fits.mean[0, k] - summary.mean[j]) < 0.12 * fits.sd[0, k], name
+    answers = model.predictions(alone, key=KEY, newdata="balanced")
+    assert answers.labels["h"].tolist() == ["a", "b"]
+    sds = dict(zip(answers.labels["h"].tolist(), answers.sd.tolist(), strict=True))
+    assert sds["b"] > 2 * sds["a"]  # only its prior tells the level that the response lacks
+
+
+def test_only_the_table_of_training_is_taken(gaps, tmp_path: pathlib.Path):
+    """Written as text too: numbers as text, groups as numbers."""
+    y = {"a": gaps[:, 0], "b": gaps[:, 1]}
+    priors = {"x": ("normal", 0, 2)}
+    fits = vi.glmm.many("~ x + h + (1 | g)", TABLE, y, key=KEY, priors=priors)
+    path = tmp_path / "fits.npz"
+    fits.save(path)
+    for name, other in (("x", TABLE["x"] * 10 + 5), ("g", GROUPS + 1), ("h", TABLE["h"][::-1])):
+        with pytest.raises(ValueError, match=rf"other cells in \['{name}'\]"):
+            vi.glmm.many.load(path, {**TABLE, name: other})
+    with pytest.raises(ValueError, match="the responses of training"):
+        vi.glmm.many.load(path, TABLE, {"a": gaps[:, 0], "b": gaps[:, 0]})
+    with pytest.raises(ValueError, match="the responses of training"):
+        vi.glmm.many.load(path, TABLE, {"b": gaps[:, 0], "a": gaps[:, 1]})
+    with pytest.raises(ValueError, match="table: expected the table of training"):
+        vi.glmm.many.load(path, None, y)
+    written = tmp_path / "table.csv"
+    lines = [
+        f"{x!r},{h},{g}" for x, h, g in zip(TABLE["x"].tolist(), TABLE["h"], GROUPS, strict=True)
+    ]
+    written.write_text("\n".join(["x,h,g", *lines]))
+    loaded = vi.glmm.many.load(path, str(written), y)
+    model, same = loaded.model("b"), fits.model("b")
+    assert model.priors == same.priors
+    assert model.priors["x"] == ("normal", 0.0, 2.0)
+    np.testing.assert_array_equal(model.design.rows.x, same.design.rows.x)
+
+
+@pytest.fixture(scope="module")
+def saved(gaps, tmp_path_factory):
+    path = tmp_path_factory.mktemp("many") / "fits.npz"
+    vi.glmm.many("~ x + (1 | g)", TABLE, gaps, key=KEY).save(path)
+    return path
+
+
+ARRAYS = (
+    *("mean", "sd", "low", "high", "below", "above", "covariance", "khat", "effective"),
+    *("responses", "names", "coefficients", "obstacles"),
+)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_a_file_that_was_cut_is_refused(saved, tmp_path: pathlib.Path, name):
+    with np.load(saved) as arrays:
+        contents = {key: arrays[key] for key in arrays.files}
+    changed = [contents[name][:-1], contents[name][..., None], contents[name].astype(object)]
+    if contents[name].ndim > 1:
+        changed.append(contents[name][:, :-1])
+    if name == "coefficients":
+        changed = [np.array(["Intercept", "z"]), contents[name][:, None]]
+    for array in [*changed, None]:
+        other = {key: value for key, value in contents.items() if key != name}
+        if array is not None:
+            other[name] = array
+        np.savez(tmp_path / "cut.npz", **other)
+        with pytest.raises(ValueError, match=r"path: expected fits of vijax\.glmm\.many"):
+            vi.glmm.many.load(tmp_path / "cut.npz")
+
+
+@pytest.mark.parametrize(
+    "change", [b"", b"{", b'{"format": "vijax many 2"}', b'{"format": "vijax many 3"}', b"[1]"]
+)
+def test_a_file_of_another_version_is_refused(saved, tmp_path: pathlib.Path, change):
+    with np.load(saved) as arrays:
+        contents = {key: arrays[key] for key in arrays.files}
+    np.savez(tmp_path / "o.npz", **contents | {"about": np.array(change.decode())})
+    with pytest.raises(ValueError, match=r"path: expected fits of vijax\.glmm\.many"):
+        vi.glmm.many.load(tmp_path / "o.npz")
+    (tmp_path / "cut.npz").write_bytes(saved.read_bytes()[:-900])
+    with pytest.raises(ValueError, match=r"path: expected fits of vijax\.glmm\.many"):
+        vi.glmm.many.load(tmp_path / "cut.npz")
+
+
+def test_rows_that_lack_a_cell_are_left_out_on_request(gaps, tmp_path: pathlib.Path):
+    table = {name: values.astype(object) for name, values in TABLE.items()}
+    table["x"][3], table["h"][20] = None, None
+    weights = np.where(np.arange(48) < 20, 2.0, 1.0)
+    table["w"] = weights.astype(object)
+    table["w"][30] = None
+    kept = np.setdiff1d(np.arange(48), [3, 20, 30])
+    rows = {name: values[kept] for name, values in table.items()}
+    with pytest.warns(UserWarning, match="3 of 48 rows lack a cell.*'x' 1, 'h' 1, 'w' 1"):
+        fits = vi.glmm.many("~ scale(x) + h", table, gaps, key=KEY, missing="drop", weights="w")
+    whole = vi.glmm.many("~ scale(x) + h", rows, gaps[kept], key=KEY, weights="w")
+    np.testing.assert_allclose(fits.mean, whole.mean, rtol=1e-9)
+    assert "3 of 48 rows" in fits.verdict
+    fits.save(tmp_path / "fits.npz")
+    loaded = vi.glmm.many.load(tmp_path / "fits.npz", table, gaps)
+    assert loaded.left_out == fits.left_out
+    assert loaded.model("1").priors == fits.model("1").priors
+    np.testing.assert_allclose(loaded.predictors(rows), whole.predictors(rows), rtol=1e-9)

@@ -52,6 +52,10 @@ def read_responses(responses: Any, table: Any, size: int) -> Responses:
             actual = f"{str(column.values[bad[0]])[:40]!r} in {typed.row_name(int(bad[0]))}"
         remedy = "Leave the column out, or make it numbers."
         require(not len(bad), "responses", f"numbers in {name!r}", actual, remedy)
+        is_text = column.kind == "digits"
+        remedy = f"Give numpy.asarray(responses[{name!r}], float)."
+        actual = "text, all of which says numbers"
+        require(not is_text, "responses", f"numbers in {name!r}", actual, remedy)
         columns.append(column.numbers())
     return _check_endless(tuple(map(str, typed.columns)), np.stack(columns, 1))
 

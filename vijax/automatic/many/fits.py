@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -24,11 +24,13 @@ MOST_ROWS = 20
 """Rows of a printed table."""
 FEWEST = 100.0
 """Effective draws that a fit needs."""
-FORMAT = "vijax many 2"
+FORMAT = "vijax many 3"
 OF_RESPONSES = Estimates._fields
 """Arrays of fits, by response."""
 TEXTS = ("responses", "names", "coefficients", "obstacles")
 """Texts of fits."""
+SETTINGS = ("formula", "family", "quantile", "priors", "nodes", "left_out", "marks")
+"""Other fields that a file has."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -170,6 +172,12 @@ class ManyFits:
       read_columns: rows -> the columns of coefficients and offsets; None for fits of a file without
         their table.
       quantile: the quantile of a quantile regression; None for other laws.
+      priors: the user's priors.
+      nodes: the user's nodes of the quadrature.
+      left_out: a sentence on rows that lacked a cell of the formula; "" if there were none. Their
+        weights are zero.
+      marks: marks of the columns of the formula and of the responses, by which
+        `vijax.glmm.many.load` knows them.
     """
 
     formula: str
@@ -193,6 +201,10 @@ class ManyFits:
     make_model: Callable[[str], Any] | None = None
     read_columns: Callable[[Any], tuple[np.ndarray, np.ndarray]] | None = None
     quantile: float | None = None
+    priors: Mapping[str, Sequence[Any]] | Literal["flat"] | None = None
+    nodes: int | None = None
+    left_out: str = ""
+    marks: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.responses)
@@ -227,8 +239,7 @@ class ManyFits:
             text = next(text for text in self.obstacles if text)
             lines.append(f"Not fitted: {listed(left_out)} ({left_out[0]}: {text})")
         lines.append("Each was searched from one start: other modes were not looked for.")
-        if self.integrals:
-            lines.append(self.integrals)
+        lines += filter(None, (self.integrals, self.left_out))
         return " ".join(lines)
 
     def response_verdict(self, response: str) -> str:
@@ -310,7 +321,8 @@ class ManyFits:
           table: rows with the columns of the formula.
         """
         remedy = "vijax.glmm.many.load(path, table) of the table of training has them."
-        require(self.read_columns is not None, "table", "fits with their table", "none", remedy)
+        expected = "fits with their table"
+        require(self.read_columns is not None, "table", expected, "fits without it", remedy)
         assert self.read_columns is not None
         x, offset = self.read_columns(table)
         places = [self.names.index(name) for name in self.coefficients]
@@ -320,10 +332,12 @@ class ManyFits:
         return mean, np.sqrt(np.maximum(variance, 0.0))
 
     def model(self, response: str) -> Any:
-        """The `vijax.glmm` of one response, for a fit of its own."""
+        """The `vijax.glmm` of one response, for a fit of its own. Its design is that of all: knots,
+        means of `scale(x)` and levels are those of all rows."""
         self._place(response)
-        remedy = "Make it by vijax.glmm of the table."
-        require(self.make_model is not None, "response", "fits with their table", "none", remedy)
+        expected = "fits with their table and responses"
+        remedy = "vijax.glmm.many.load(path, table, responses) of those of training has them."
+        require(self.make_model is not None, "response", expected, "fits without them", remedy)
         assert self.make_model is not None
         return self.make_model(response)
 
@@ -336,12 +350,12 @@ class ManyFits:
     def save(self, path: str | Path) -> None:
         """Writes the fits to a file .npz, which `vijax.glmm.many.load` reads."""
         about = {"format": FORMAT, "level": self.level, "integrals": self.integrals}
-        about |= {"formula": self.formula, "family": self.family, "quantile": self.quantile}
+        about |= {name: getattr(self, name) for name in SETTINGS}
         texts = {name: np.array(getattr(self, name), str) for name in TEXTS}
         arrays = {name: getattr(self, name) for name in (*OF_RESPONSES, "weights")}
         path = Path(path)
         require(path.suffix == ".npz", "path", "a name that ends with .npz", str(path))
-        write_arrays(path, {"about": np.array(json.dumps(about)), **texts, **arrays})
+        write_arrays(path, {"about": np.array(json.dumps(about, default=int)), **texts, **arrays})
 
     def __repr__(self) -> str:
         law = f"{len(self):,} responses, {self.formula}, {self.family}"

@@ -4,34 +4,42 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from vijax.arguments import check_arguments
 from vijax.automatic.many.columns import Responses, read_responses
-from vijax.automatic.many.fits import FORMAT, OF_RESPONSES, TEXTS, ManyFits
+from vijax.automatic.many.fits import ManyFits
+from vijax.automatic.many.marks import mark_numbers, mark_table
 from vijax.automatic.many.program import BATCHES, fit_program, noise
 from vijax.automatic.many.stacked import Numbers, split, stack
 from vijax.automatic.many.weighted_draws import OF_UNKNOWNS, Estimates, estimate
 from vijax.checks import check_key, require
 from vijax.data.schema.typed_columns import TypedTable
-from vijax.files import check_declared_sizes
 from vijax.models.formulas import formula as reader
 from vijax.models.formulas.form import Form, make_form
 from vijax.models.formulas.form.parts import Effects
 from vijax.models.formulas.formula import Design
-from vijax.models.formulas.glmm import NumberFamily, choose_nodes, glmm
-from vijax.models.formulas.laws import LAWS, Law, find_law
+from vijax.models.formulas.glmm import NumberFamily, choose_nodes, model_of_design
+from vijax.models.formulas.glmm_model import Glmm
+from vijax.models.formulas.laws import Law, find_law
 from vijax.models.formulas.priors import merge_priors, weak_priors
 from vijax.models.formulas.rows_by_group import rows_in_units, to_data
+from vijax.models.formulas.terms.by_prior import OnlyPriorWarning
+from vijax.models.formulas.terms.complete_rows import find_complete_rows
 from vijax.models.formulas.terms.proper import find_fault
-from vijax.models.formulas.unmodelled import check_errors, check_responses, check_size
+from vijax.models.formulas.unmodelled import (
+    check_errors,
+    check_names,
+    check_responses,
+    check_size,
+    check_sizes,
+)
 from vijax.models.formulas.weighted import check_alignment, read_weights, with_positive_weight
 from vijax.xla import keys
 from vijax.xla.precision import enable_x64
@@ -43,32 +51,72 @@ AT_ONCE = 1 << 25
 MOST_SIDE_BY_SIDE = 256
 ENOUGH_DRAWS = 400.0
 """Effective draws; responses with fewer have the larger batch of draws."""
-RESPONSE = "_response"
-"""The name of the response in the design that all share."""
+
+Priors = Mapping[str, Sequence[Any]] | Literal["flat"] | None
+Missing = Literal["refuse", "drop"]
 
 
-class Task(NamedTuple):
-    """Responses and the design that they share. Rows are those of positive weight, N of them.
+class Request(NamedTuple):
+    """The regression that all responses have, as the user asks for it.
 
     Attributes:
-      design: the design, with the first response.
+      formula: `~ terms`.
       law: the law of the responses.
-      weights: weights of the rows, those of missing cells not yet zero.
-      all_weights: weights of all rows of the user's table.
       priors: the user's priors.
       nodes: the user's nodes of the quadrature.
-      responses: the responses.
+    """
+
+    formula: str
+    law: Law
+    priors: Priors
+    nodes: int | None
+
+
+class SharedRows(NamedTuple):
+    """The rows that all responses share. Rows are those of positive weight, N of them.
+
+    Attributes:
+      design: the design, without a response.
       table: the table.
+      weights: weights of the rows, those of missing cells not yet zero.
+      all_weights: weights of all rows of the user's table.
+      left_out: a sentence on rows that lack a cell of the formula; "" if there are none.
     """
 
     design: Design
-    law: Law
+    table: TypedTable
     weights: Float[np.ndarray, " N"]
     all_weights: Float[np.ndarray, " rows"]
-    priors: Mapping[str, Sequence[Any]] | Literal["flat"] | None
-    nodes: int | None
+    left_out: str
+
+
+class Task(NamedTuple):
+    """Responses and the rows that they share.
+
+    Attributes:
+      request: the regression of each.
+      shared: the rows.
+      responses: the responses in these rows.
+    """
+
+    request: Request
+    shared: SharedRows
     responses: Responses
-    table: TypedTable
+
+    @property
+    def law(self) -> Law:
+        """The law of the responses."""
+        return self.request.law
+
+    @property
+    def design(self) -> Design:
+        """The design, without a response."""
+        return self.shared.design
+
+    @property
+    def weights(self) -> Float[np.ndarray, " N"]:
+        """Weights of the rows, those of missing cells not yet zero."""
+        return self.shared.weights
 
 
 @check_arguments
@@ -79,11 +127,12 @@ def many(
     *,
     key: PRNGKeyArray,
     family: ManyFamily = "gaussian",
-    priors: Mapping[str, Sequence[Any]] | Literal["flat"] | None = None,
+    priors: Priors = None,
     weights: Any = None,
     nodes: int | None = None,
     level: float = 0.9,
     quantile: float | None = None,
+    missing: Missing = "refuse",
 ) -> ManyFits:
     """Fits of many responses to one design: genes, taxa, voxels.
 
@@ -106,6 +155,8 @@ def many(
       nodes: nodes a dimension of the quadrature over effects of a group, as in `vijax.glmm`.
       level: probability of the intervals.
       quantile: for "asymmetriclaplace", as in `vijax.glmm`.
+      missing: rows that lack a cell of the formula, or of the column of weights: "refuse" refuses
+        them; "drop" leaves them out, with a warning, and `fits.left_out` counts them by column.
 
     Returns:
       `ManyFits`. `fits.table(name)` has one coefficient over all responses, with rates of false
@@ -126,66 +177,98 @@ def many(
     check_key(key)
     require(0 < level < 1, "level", "a probability between 0 and 1", level)
     check_alignment(weights, table)
-    task = _read(formula, table, responses, (family, quantile), priors, weights, nodes)
+    request = Request(formula, find_law(family, quantile), priors, nodes)
+    task = read_task(request, table, responses, weights, missing)
+    if task.shared.left_out:
+        warnings.warn(f"table: {task.shared.left_out}", UserWarning, stacklevel=3)
+    return fit_task(task, keys.seed(key), level)
+
+
+def fit_task(task: Task, seed: int, level: float) -> ManyFits:
+    """The fits of all responses; ValueError if none can be fitted."""
     obstacles = [_find_obstacle(task, r) for r in range(len(task.responses.names))]
     fitted = [r for r, text in enumerate(obstacles) if not text]
     actual = f"none: {obstacles[0].rstrip('.')}"
     require(bool(fitted), "responses", "one that can be fitted", actual)
     with enable_x64(True):
-        names, estimates = _fit_all(task, fitted, keys.seed(key), level)
+        names, estimates = _fit_all(task, fitted, seed, level)
     size = len(obstacles)
     spread = {name: _scatter(x, fitted, size) for name, x in estimates._asdict().items()}
     spread["khat"] = np.where(np.isnan(spread["khat"]), np.inf, spread["khat"])
     spread["effective"] = np.nan_to_num(spread["effective"])
+    request = task.request
     return ManyFits(
-        formula=formula,
+        formula=request.formula,
         family=task.law.name,
         quantile=task.law.quantile,
         responses=task.responses.names,
         names=names,
         coefficients=task.design.coefficients,
         obstacles=tuple(obstacles),
-        level=level,
+        level=float(level),
         integrals=_integrals_sentence(task),
-        weights=task.all_weights,
-        make_model=functools.partial(_make_model, task),
-        read_columns=functools.partial(_read_columns, task.design),
+        weights=task.shared.all_weights,
+        priors=_plain_priors(request.priors),
+        nodes=request.nodes,
+        left_out=task.shared.left_out,
+        marks={
+            "table": mark_table(task.shared.table, task.design.schema),
+            "responses": mark_numbers(task.responses.values),
+        },
+        make_model=model_maker(task),
+        read_columns=column_reader(task.design),
         **spread,
     )
 
 
-def _read(
-    formula: str,
-    table: Any,
-    responses: Any,
-    family_and_quantile: tuple[str, float | None],
-    priors: Mapping[str, Sequence[Any]] | Literal["flat"] | None,
-    weights: Any,
-    nodes: int | None,
+def _plain_priors(priors: Priors) -> Priors:
+    """The priors, as a file has them."""
+    if priors is None or isinstance(priors, str):
+        return priors
+    plain: dict[str, list[Any]] = {}
+    for name, prior in priors.items():
+        plain[name] = [str(prior)]
+        if not isinstance(prior, str):
+            plain[name] = [str(prior[0]), *map(float, prior[1:])]
+    return plain
+
+
+def read_task(
+    request: Request, table: Any, responses: Any, weights: Any, missing: Missing = "refuse"
 ) -> Task:
+    """The responses and the rows that they share; ValueError for what cannot be read."""
+    formula = request.formula
     has_response = isinstance(formula, str) and not formula.lstrip().startswith("~")
     remedy = "responses= has the left of it, column by column."
     require(not has_response, "formula", "~ terms, without a response", repr(formula), remedy)
-    law = find_law(*family_and_quantile)
-    user_table = table
-    table = reader.read_table(formula, table)
-    columns = read_responses(responses, user_table, len(table))
+    typed = reader.read_table(formula, table)
+    columns = read_responses(responses, table, len(typed))
+    shared = read_shared_rows(request, typed, weights, missing)
+    values = columns.values[shared.all_weights > 0]
+    return Task(request, shared, columns._replace(values=values))
+
+
+def read_shared_rows(
+    request: Request, table: TypedTable, weights: Any, missing: Missing = "refuse"
+) -> SharedRows:
+    """The rows of a table that all responses share."""
     if isinstance(weights, str):
         table.column("weights", weights)
-    all_weights = read_weights(weights, table)
-    columns = columns._replace(values=columns.values[all_weights > 0])
-    table, row_weights = with_positive_weight(table, all_weights)
-    design = _read_design(formula, table, np.nan_to_num(columns.values[:, 0]), law, row_weights)
-    check_size(design, law)
-    return Task(design, law, row_weights, all_weights, priors, nodes, columns, table)
-
-
-def _read_design(
-    formula: str, table: TypedTable, y: np.ndarray, law: Law, weights: np.ndarray
-) -> Design:
-    """The design of a formula without a response, with this one; weights are positive."""
-    rows = table.with_column(RESPONSE, y)
-    return reader.read(f"{RESPONSE} {formula}", rows, law, weights=weights)
+    left_out = ""
+    if missing == "refuse":
+        all_weights = read_weights(weights, table)
+    else:
+        complete = find_complete_rows((request.formula,), table, weights, None)
+        all_weights = np.zeros(len(table))
+        all_weights[complete.places] = read_weights(complete.weights, complete.table)
+        left_out = str(complete.left_out or "")
+    rows, row_weights = with_positive_weight(table, all_weights)
+    design = reader.read(request.formula, rows, request.law, weights=row_weights)
+    check_names(design)
+    with enable_x64(True):
+        check_sizes(design)
+    check_size(design, request.law)
+    return SharedRows(design, rows, row_weights, all_weights, left_out)
 
 
 def _find_obstacle(task: Task, r: int) -> str:
@@ -197,7 +280,7 @@ def _find_obstacle(task: Task, r: int) -> str:
     if not has_cell.any():
         return "all of its cells are missing, or of weight 0."
     trials = np.ones(int(has_cell.sum()))
-    rows = task.table.row_names.take(np.flatnonzero(has_cell))
+    rows = task.shared.table.row_names.take(np.flatnonzero(has_cell))
     check_responses(y[has_cell], trials, task.law, name, rows)
     fault = _prior_fault(task, r)
     if fault or not task.law.is_location_scale:
@@ -215,7 +298,7 @@ def _find_obstacle(task: Task, r: int) -> str:
 def _prior_fault(task: Task, r: int) -> str:
     """Why flat priors leave the posterior of a response improper; "" if they do not."""
     design, weights = _own_design(task, r)
-    priors = merge_priors(weak_priors(design, task.law, weights), task.priors, design)
+    priors = merge_priors(weak_priors(design, task.law, weights), task.request.priors, design)
     fault = find_fault(design, task.law, priors, weights)
     if fault is None:
         return ""
@@ -241,20 +324,24 @@ class _CommonForm(NamedTuple):
     nodes: int
 
 
-def _share(task: Task) -> _CommonForm:
-    """The form and the units of effects, from the first response and all rows."""
-    nodes = choose_nodes(task.design, task.law, task.weights, task.nodes)
-    priors = merge_priors(
-        weak_priors(task.design, task.law, task.weights), task.priors, task.design
-    )
-    form = make_form(task.design, task.law, priors, task.weights, nodes)
+def _share(task: Task, r: int) -> _CommonForm:
+    """The form and the units of effects, from one of the responses and all rows."""
+    design, _ = _own_design(task, r)
+    nodes = _nodes(task)
+    priors = merge_priors(weak_priors(design, task.law, task.weights), task.request.priors, design)
+    form = make_form(design, task.law, priors, task.weights, nodes)
     return _CommonForm(split(form, form.effects)[0], form.effects, nodes)
+
+
+def _nodes(task: Task) -> int:
+    """Nodes of the quadrature, the same for all responses."""
+    return choose_nodes(task.design, task.law, task.weights, task.request.nodes)
 
 
 def _numbers_and_data(task: Task, shared: _CommonForm, r: int) -> tuple[Numbers, dict[str, Any]]:
     """The numbers of the form of one response, and its rows as the density reads them."""
     design, weights = _own_design(task, r)
-    priors = merge_priors(weak_priors(design, task.law, weights), task.priors, design)
+    priors = merge_priors(weak_priors(design, task.law, weights), task.request.priors, design)
     form = make_form(design, task.law, priors, weights, shared.nodes)
     _, numbers = split(form, shared.effects)
     form = dataclasses.replace(form, effects=shared.effects)
@@ -266,7 +353,7 @@ def _fit_all(
     task: Task, places: Sequence[int], seed: int, level: float
 ) -> tuple[tuple[str, ...], Estimates]:
     """Names of the unknowns, and the estimates of the responses at these places."""
-    shared = _share(task)
+    shared = _share(task, places[0])
     first_batch, last_batch = BATCHES
     names, estimates = _fit_places(task, shared, places, (seed, first_batch), level)
     weak = np.flatnonzero(estimates.effective < ENOUGH_DRAWS)
@@ -360,7 +447,7 @@ def _integrals_sentence(task: Task) -> str:
         return ""
     if task.law.name == "gaussian":
         return ""
-    nodes = choose_nodes(task.design, task.law, task.weights, task.nodes)
+    nodes = _nodes(task)
     if nodes > 1:
         return f"Integrals over effects of groups: quadrature with {nodes} nodes."
     return (
@@ -369,99 +456,36 @@ def _integrals_sentence(task: Task) -> str:
     )
 
 
-def _make_model(task: Task, response: str) -> Any:
-    """The `vijax.glmm` of one response."""
-    y = task.responses.values[:, task.responses.names.index(response)]
-    has_cell = np.flatnonzero(~np.isnan(y))
-    table = task.table.with_column(RESPONSE, y).rows(has_cell)
-    _, _, terms = task.design.formula.partition("~")
-    return glmm(
-        f"{RESPONSE} ~{terms}",
-        table,
-        cast(ManyFamily, task.law.name),
-        task.priors,
-        weights=task.weights[has_cell],
-        nodes=task.nodes,
-        quantile=task.law.quantile,
-    )
+def model_maker(task: Task) -> Callable[[str], Glmm]:
+    """The name of a response -> its model; the last of them are kept."""
+
+    @functools.lru_cache(maxsize=8)
+    def make(response: str) -> Glmm:
+        values = task.responses.values[:, task.responses.names.index(response)]
+        has_cell = np.flatnonzero(~np.isnan(values))
+        require(len(has_cell) > 0, "response", "one with a number", f"{response!r}, without any")
+        design = task.design.with_response(response, values[has_cell], has_cell)
+        table = task.shared.table.rows(has_cell).with_column(design.response, design.y)
+        weights, priors = task.weights[has_cell], task.request.priors
+        return model_of_design(design, task.law, table, weights, priors, _nodes(task))
+
+    def make_and_warn(response: str) -> Glmm:
+        model = make(response)
+        for note in model.notes:
+            warnings.warn(f"formula: {note}", OnlyPriorWarning, stacklevel=3)
+        return model
+
+    return make_and_warn
 
 
-def _read_columns(design: Design, table: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The columns of coefficients in other rows, and their offsets."""
-    expected = "terms without mo(x) and s(x), for predictors of rows"
-    is_plain = not (design.steps or design.smooths)
-    require(is_plain, "formula", expected, repr(design.formula), "fits.model has one response.")
-    rows = design.read_rows(table)
-    return rows.x, rows.offset
+def column_reader(design: Design) -> Callable[[Any], tuple[np.ndarray, np.ndarray]]:
+    """Rows -> the columns of coefficients, and offsets."""
 
+    def read(table: Any) -> tuple[np.ndarray, np.ndarray]:
+        expected = "terms without mo(x) and s(x), for predictors of rows"
+        is_plain = not (design.steps or design.smooths)
+        require(is_plain, "formula", expected, repr(design.formula), "fits.model has one response.")
+        rows = design.read_rows(table)
+        return rows.x, rows.offset
 
-def load(path: str | Path, table: Any = None) -> ManyFits:
-    """Fits that `ManyFits.save` has written.
-
-    Args:
-      path: the file.
-      table: the table of training, for `predictors` of other rows. Its weights are in the file.
-
-    Raises:
-      ValueError: a file of something else, a table of other rows or columns.
-    """
-    path = Path(path)
-    with path.open("rb") as file:
-        check_declared_sizes(file)
-        with np.load(file, allow_pickle=False) as arrays:
-            is_own = "about" in arrays.files
-            remedy = "ManyFits.save writes it."
-            require(is_own, "path", "fits of vijax.glmm.many", str(path), remedy)
-            about = json.loads(str(arrays["about"]))
-            is_known = about.pop("format", None) == FORMAT
-            require(is_known, "path", f"a file of {FORMAT}", str(path), remedy)
-            columns: dict[str, Any] = {name: tuple(arrays[name].tolist()) for name in TEXTS}
-            columns |= {name: arrays[name] for name in (*OF_RESPONSES, "weights")}
-    read_columns = None
-    if table is not None:
-        typed = reader.read_table(about["formula"], table)
-        all_weights = columns["weights"]
-        expected = f"the {len(all_weights)} rows of training"
-        require(len(typed) == len(all_weights), "table", expected, f"{len(typed)} rows")
-        rows, weights = with_positive_weight(typed, all_weights)
-        y = np.arange(len(rows)) % 2.0
-        design = _read_design(about["formula"], rows, y, LAWS[about["family"]], weights)
-        is_same = design.coefficients == columns["coefficients"]
-        require(is_same, "table", f"one with {list(columns['coefficients'])}", design.coefficients)
-        read_columns = functools.partial(_read_columns, design)
-    return ManyFits(**about, **columns, read_columns=read_columns)
-
-
-P = ParamSpec("P")
-Made = TypeVar("Made", covariant=True)
-
-
-class Many(Protocol):
-    """`vijax.glmm.many`, and `vijax.glmm.many.load` with it."""
-
-    load: Callable[..., ManyFits]
-
-    def __call__(
-        self, formula: str, table: Any, responses: Any, *, key: PRNGKeyArray, **options: Any
-    ) -> ManyFits:
-        """The fits of many responses."""
-        ...
-
-
-class WithMany(Protocol[P, Made]):
-    """`vijax.glmm`, and `vijax.glmm.many` with it."""
-
-    many: Many
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Made:
-        """The model of one response."""
-        ...
-
-
-def with_many(function: Callable[P, Made]) -> WithMany[P, Made]:
-    """The function itself, with `many` as an attribute."""
-    typed_many = cast(Many, many)
-    typed_many.load = load
-    typed = cast(WithMany[P, Made], function)
-    typed.many = typed_many
-    return typed
+    return read

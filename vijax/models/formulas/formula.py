@@ -27,14 +27,19 @@ from vijax.data.formulas.functions import (
 )
 from vijax.data.formulas.parser import parse
 from vijax.data.formulas.syntax import Call, Column, Formula, Node
-from vijax.data.formulas.tokens import refuse
+from vijax.data.formulas.tokens import quote_name, refuse
 from vijax.data.schema.schema import ColumnSchema, Schema
 from vijax.data.schema.typed_columns import TypedTable, typed_table
 from vijax.models.formulas.groups import Factor, NewLevels, read_factors
 from vijax.models.formulas.laws import LAWS, Law
 from vijax.models.formulas.laws.classes import shift_name
 from vijax.models.formulas.observation import Facts
-from vijax.models.formulas.observed_response import Response, family_of_response, read_response
+from vijax.models.formulas.observed_response import (
+    Response,
+    family_of_response,
+    given_response,
+    read_response,
+)
 
 WhereNew = Literal["draw", "error"]
 """Treatment of groups that training does not have: their effects are drawn from the law of groups,
@@ -94,7 +99,7 @@ class Rows(NamedTuple):
         of smooth terms."""
         return np.concatenate([self.x, self.steps, *self.smooths], 1)
 
-    def part(self, places: slice) -> Rows:
+    def part(self, places: slice | Int[np.ndarray, " n"]) -> Rows:
         """Some of the rows, with the notes of all."""
         return self._replace(
             x=self.x[places],
@@ -219,6 +224,34 @@ class Design:
             name_at_level(label, level)
             for label in self.labels
             for level in self.against or (None,)
+        )
+
+    def with_response(
+        self, name: str, y: Float[np.ndarray, " n"], places: Int[np.ndarray, " n"]
+    ) -> Design:
+        """This design of a formula without a response, with one of its own in some of its rows.
+        Knots, means, levels and groups stay those of all rows. The response is no column of the
+        formula: where one has its name, it is called "y (response)"."""
+        while name in self.schema.names:
+            name = f"{name} (response)"
+        quoted = quote_name(name)
+        text = f"{quoted} {self.formula.lstrip()}"
+        parsed = dataclasses.replace(
+            self.parsed, text=text, response=Column(name, (0, len(quoted)))
+        )
+        schema = dataclasses.replace(
+            self.schema,
+            columns=(ColumnSchema(name, ("response",), "number"), *self.schema.columns),
+            numbers=(name, *self.schema.numbers),
+        )
+        return dataclasses.replace(
+            self,
+            parsed=parsed,
+            y=y,
+            trials=np.ones(len(y)),
+            rows=self.rows.part(places),
+            observed=given_response(parsed),
+            schema=schema,
         )
 
     def response_and_trials(

@@ -233,10 +233,36 @@ def _glmm(
         formula, typed, law, base, functions, order=order, further=formulas, weights=weights
     )
     require(design.observed is not None, "formula", "response ~ terms", repr(formula))
+    return model_of_design(design, law, typed, weights, priors, nodes, left_out)
+
+
+def model_of_design(
+    design: reader.Design,
+    law: Law,
+    table: TypedTable,
+    weights: np.ndarray,
+    priors: Mapping[str, Sequence[Any]] | str | None,
+    nodes: int | None,
+    left_out: LeftOut | None = None,
+) -> Glmm:
+    """The model of a design that has learnt its columns already.
+
+    Args:
+      design: the design, with a response.
+      law: the law of the response.
+      table: the rows of the design, with its columns.
+      weights: positive weights of the rows.
+      priors: the user's priors, as in `glmm`.
+      nodes: the user's nodes of the quadrature, as in `glmm`.
+      left_out: rows that lack a cell.
+
+    Raises:
+      ValueError: rows or priors that the law does not have.
+    """
     check_names(design)
     check_monotone(design, law)
     check_sizes(design)
-    check_responses(design.y, design.trials, law, design.response, typed.row_names)
+    check_responses(design.y, design.trials, law, design.response, table.row_names)
     check_size(design, law)
     nodes = choose_nodes(design, law, weights, nodes)
     all_priors = merge_priors(weak_priors(design, law, weights), priors, design)
@@ -244,8 +270,8 @@ def _glmm(
     form = make_form(design, law, all_priors, weights, nodes)
     if law.is_location_scale and "se" not in design.facts:
         check_errors(design, weights)
-    columns = {name: typed.columns[name] for name in design.schema.names}
-    formula_columns = dataclasses.replace(typed, columns=columns)
+    columns = {name: table.columns[name] for name in design.schema.names}
+    formula_columns = dataclasses.replace(table, columns=columns)
     return _make_model(design, law, form, all_priors, weights, left_out, formula_columns)
 
 

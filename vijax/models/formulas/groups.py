@@ -41,7 +41,7 @@ class NewLevels(NamedTuple):
     levels: tuple[str, ...]
     codes: Int[np.ndarray, " N"]
 
-    def part(self, places: slice) -> NewLevels:
+    def part(self, places: slice | Int[np.ndarray, " n"]) -> NewLevels:
         """The groups of some of the rows."""
         codes = self.codes[places]
         used, renumbered = np.unique(codes[codes >= 0], return_inverse=True)

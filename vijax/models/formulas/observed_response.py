@@ -120,6 +120,12 @@ class Response:
         return np.array([place.get(name, -1) for name in names], float)[codes], ones
 
 
+def given_response(formula: Formula) -> Response:
+    """The response of a formula whose numbers were given beside the table."""
+    assert formula.response is not None
+    return Response(formula, formula.response, "numbers", None, "", (), {}, {})
+
+
 def read_response(
     formula: Formula,
     table: TypedTable,

@@ -92,13 +92,16 @@ def to_data(
     groups = rows["group0"] if counts else without_factors
     unread = ("group0", "trials", "offset") if is_normal else ("group0",)
     columns = {name: values for name, values in rows.items() if name not in unread}
-    padded = _pad_groups(columns, groups)
+    padded = _pad_groups(columns, groups, max(counts, default=0))
     return _factors(padded) if is_normal else padded
 
 
-def _pad_groups(rows: Mapping[str, np.ndarray], groups: np.ndarray) -> dict[str, np.ndarray]:
-    """Rows by group, (groups, rows of the largest group, ...); padding has weight zero."""
-    counts = np.bincount(groups)
+def _pad_groups(
+    rows: Mapping[str, np.ndarray], groups: np.ndarray, number: int
+) -> dict[str, np.ndarray]:
+    """Rows by group, (groups, rows of the largest group, ...); padding has weight zero. Groups
+    up to `number` may have no rows."""
+    counts = np.bincount(groups, minlength=number)
     order = np.argsort(groups, kind="stable")
     starts = np.cumsum(counts) - counts
     width = sum(int(np.prod(values.shape[1:])) for values in rows.values())
@@ -112,7 +115,8 @@ def _pad_groups(rows: Mapping[str, np.ndarray], groups: np.ndarray) -> dict[str,
     require(size <= MOST_NUMBERS, "table", expected, f"{size:,}", remedy)
     place = np.arange(counts.max())
     is_row = place < counts[:, None]
-    places = order[np.where(is_row, starts[:, None] + place, starts[:, None])]
+    starts = np.minimum(starts, len(groups) - 1)[:, None]  # those of empty groups at the end
+    places = order[np.where(is_row, starts + place, starts)]
     padded = {name: values[places] for name, values in rows.items()}
     return padded | {"weight": np.where(is_row, padded["weight"], 0.0)}
 

@@ -60,6 +60,10 @@ def _numbers(column: TypedColumn, table: TypedTable) -> Float[np.ndarray, " N"]:
     if len(bad):
         actual = f"{str(column.values[bad[0]])[:40]!r} in {table.row_name(int(bad[0]))}"
         require(False, "weights", f"numbers in {column.name!r}", actual)
+    actual = f"text, all of which says numbers, in {column.name!r}"
+    require(
+        column.kind != "digits", "weights", "numbers", actual, "Give numpy.asarray(..., float)."
+    )
     return column.numbers()
 
 

@@ -76,6 +76,7 @@ def make_grid(model: Any, newdata: Any, at: Mapping[str, Any] | None) -> Grid:
         table, weights, words = model.table, model.weights, "the rows of training"
     else:
         table = typed_table(newdata, model.schema.labels, model.schema.numbers)
+        require(len(table) > 0, "newdata", "a row or more", "none")
         weights, words = np.ones(len(table)), f"the {len(table):,} rows of newdata"
     if at:
         table, weights = _with_values(model, table, weights, at)

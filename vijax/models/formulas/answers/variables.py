@@ -82,7 +82,16 @@ class Variable:
         """A column with these levels: cells of training."""
         training = self.codes(self.column)
         cells = np.array([int(np.argmax(training == place)) for place in range(len(self.names))])
-        return self.column.rows(cells[codes])
+        column = self.column.rows(cells[codes])
+        is_absent = ~np.isin(codes, training)
+        if not is_absent.any():
+            return column
+        # Rows of one response among many may lack a level of the design: its name stands for it.
+        values = np.where(is_absent, np.array(self.names, object)[codes], column.values)
+        texts = None
+        if column.texts is not None:
+            texts = np.where(is_absent, values, column.texts)
+        return dataclasses.replace(column, values=values, texts=texts)
 
     def number_column(self, values: Float[np.ndarray, " N"]) -> TypedColumn:
         """A column with these numbers."""
