@@ -79,10 +79,14 @@ class _FormulaEstimator(VijaxEstimator):
 
     def _fit_table(self, family: Family, frame: Any, y: Any, sample_weight: Any) -> None:
         """Fits the model of a family to a table and a response."""
-        text, self._response = complete_formula(self.formula, self.groups, frame)
+        precisions = getattr(self, "precisions", None)
+        terms_frame = frame.drop(columns=[precisions], errors="ignore")
+        text, self._response = complete_formula(self.formula, self.groups, terms_frame)
         formulas = getattr(self, "formulas", ())
         merged = merge(parse(text), [parse(part, "formulas") for part in formulas])
         self._read_columns = named_columns(merged, with_response=False)
+        if precisions is not None:
+            self._read_columns = (*self._read_columns, precisions)
         rows, weights = weigh_rows(np.arange(len(frame)), sample_weight)
         table = frame.assign(**{self._response: y}).iloc[rows]
         with enable_x64(True):
@@ -96,6 +100,7 @@ class _FormulaEstimator(VijaxEstimator):
                 nodes=self.nodes,
                 formulas=formulas,
                 quantile=getattr(self, "quantile", None),
+                precisions=precisions,
             )
             options: Any = {"key": self._key, "richer": True, "max_gradients": self.max_gradients}
             self.fit_ = auto(self.model_, self.model_.data, **options)
@@ -137,6 +142,7 @@ class MixedModelRegressor(RegressorMixin, _FormulaEstimator):
       priors, nodes: as in `vijax.glmm`.
       formulas: formulas of parameters of the family, as ("sigma ~ x",), as in `vijax.glmm`.
       quantile: for "asymmetriclaplace" the quantile that `predict` returns, as in `vijax.glmm`.
+      precisions: column of X with precisions w of rows, whose variance is sigma^2 / w.
       max_gradients: as in `vijax.auto`.
       num_draws: draws of the posterior behind each prediction.
       missing: "refuse" refuses rows of X that lack a cell of the formula; "drop" leaves them out in
@@ -163,6 +169,7 @@ class MixedModelRegressor(RegressorMixin, _FormulaEstimator):
     family: NumberFamily = "gaussian"
     formulas: Sequence[str] = ()
     quantile: float | None = None
+    precisions: str | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fits the model. A `ConvergenceWarning` says that the fit is not to be used.

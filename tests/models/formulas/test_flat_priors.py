@@ -99,6 +99,16 @@ def test_the_posterior_of_a_normal_law_is_that_of_least_squares():
     assert not influence.unchecked
 
 
+def by_values(form):
+    """Values of the unknowns of a form at random, and the unknowns by name."""
+    rng = np.random.default_rng(1)
+    values = {}
+    for name, space in form.variables().items():
+        x = jnp.asarray(0.5 + 0.3 * rng.random(space.shape))
+        values[name] = x
+    return values, {name: float(x) for name, x in form.named(values).items()}
+
+
 # --- improper posteriors --------------------------------------------------------------------------
 IMPROPER = {
     "a copied column": ("y ~ x + z", {"y": Z, "x": X, "z": 2 * X + 1}, "gaussian", ["x", "z"]),

@@ -105,6 +105,7 @@ def _formula_name(model: Glmm) -> str:
         "trials": model.law.takes_trials,
         "offset": np.any(design.rows.offset),
         "standard errors": "se" in design.facts,
+        "precisions": "precision" in design.facts,
         "censoring": "status" in design.facts,
         "bounds": bool({"lowest", "highest"} & set(design.facts)),
         "weights": np.any(model.weights != 1),

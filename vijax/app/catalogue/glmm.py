@@ -46,9 +46,19 @@ from vijax.trust.priors import prior_influence
 Settings = model_section(
     glmm,
     "regression by a formula, with effects of groups",
-    without=("table", "priors", "weights", "functions", "missing", "order", "formulas"),
+    without=(
+        "table",
+        "priors",
+        "weights",
+        "functions",
+        "missing",
+        "order",
+        "formulas",
+        "precisions",
+    ),
     formula=(str, setting("y ~ x", "the formula: response ~ terms, group effects as in (x | g)")),
     weights=(str | None, setting(None, "column of weights: a row of weight 2 counts as two rows")),
+    precisions=(str | None, setting(None, "column of precisions w: the variance is sigma^2 / w")),
     order=(
         tuple[str, ...],
         setting((), "ordered categories as they rise, where they are text"),
@@ -434,6 +444,7 @@ def _cached_model(settings: Any, key: _ByIdentity, dtype: Any) -> Glmm:
                 settings.formula,
                 key.frame.table,
                 weights=settings.weights,
+                precisions=settings.precisions,
                 priors=priors,
                 order=settings.order or None,
                 formulas=settings.formulas,

@@ -73,12 +73,12 @@ def log_likelihoods(form: Form) -> Callable[..., Any]:
 
 
 def draw_responses(form: Form) -> Callable[..., Any]:
-    """(parameters, predictors, key, trials) -> responses of rows, (S, N). All rows of a draw share
-    one key, so that a row has the same draws alone and among others."""
+    """(parameters, predictors, key, numbers of rows) -> responses of rows, (S, N). All rows of a
+    draw share one key, so that a row has the same draws alone and among others."""
     by_row = jax.vmap(FormFunction(form, draw_response), (None, 0, None, 0))
 
-    def responses(aux: Any, eta: Any, key: Any, trials: Any) -> Any:
-        by_draw = jax.vmap(lambda aux, key, eta: by_row(aux, {"trials": trials}, key, eta))
+    def responses(aux: Any, eta: Any, key: Any, facts: Any) -> Any:
+        by_draw = jax.vmap(lambda aux, key, eta: by_row(aux, facts, key, eta))
         return by_draw(aux, jax.random.split(key, len(eta)), eta)
 
     return responses

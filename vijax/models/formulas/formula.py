@@ -40,6 +40,7 @@ from vijax.models.formulas.observed_response import (
     given_response,
     read_response,
 )
+from vijax.models.formulas.weighted import read_precisions
 
 WhereNew = Literal["draw", "error"]
 """Treatment of groups that training does not have: their effects are drawn from the law of groups,
@@ -134,6 +135,7 @@ class Design:
       slots: the number of the predictor that each column of x enters.
       facts: what is known of the rows of training beside the response
         (`vijax.models.formulas.observation`).
+      precisions: the column of the precisions of rows; None for an array, or without them.
     """
 
     parsed: Formula
@@ -150,6 +152,7 @@ class Design:
     further: tuple[ParameterTerms, ...]
     slots: tuple[int, ...]
     facts: Facts
+    precisions: str | None = None
 
     @property
     def formula(self) -> str:
@@ -267,7 +270,24 @@ class Design:
         """Numbers of other rows beside the response, by name."""
         assert self.observed is not None
         rows = typed_table(table, self.schema.labels, self.schema.numbers)
-        return self.observed.facts(rows)
+        facts = self.observed.facts(rows)
+        if "precision" in self.facts:
+            expected = "the name of a column, to read other rows"
+            require(self.precisions is not None, "precisions", expected, "an array")
+            facts["precision"] = read_precisions(self.precisions, rows)
+        return facts
+
+    def row_precisions(self, table: Any) -> Float[np.ndarray, " N"] | None:
+        """The precisions of rows: of training for None; of other rows by their column, one without
+        it. None where the model has none."""
+        if "precision" not in self.facts:
+            return None
+        if table is None:
+            return self.facts["precision"]
+        rows = typed_table(table, self.schema.labels, self.schema.numbers)
+        if self.precisions is None or self.precisions not in rows.columns:
+            return np.ones(len(rows))
+        return read_precisions(self.precisions, rows)
 
     def own_parameters(self, law: Law) -> tuple[str, ...]:
         """The parameters of the law that have no formula and are not known."""

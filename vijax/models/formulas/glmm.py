@@ -27,7 +27,7 @@ from vijax.models.formulas.priors import Prior, merge_priors, weak_priors
 from vijax.models.formulas.responses import responses
 from vijax.models.formulas.rows_by_group import rows_in_units, to_data
 from vijax.models.formulas.terms.by_prior import OnlyPriorWarning, prior_notes
-from vijax.models.formulas.terms.complete_rows import LeftOut, find_complete_rows
+from vijax.models.formulas.terms.complete_rows import LeftOut, find_complete_rows, take_rows
 from vijax.models.formulas.terms.proper import check_flat
 from vijax.models.formulas.unmodelled import (
     check_errors,
@@ -38,7 +38,12 @@ from vijax.models.formulas.unmodelled import (
     check_sizes,
     effects_per_group,
 )
-from vijax.models.formulas.weighted import check_alignment, read_weights, with_positive_weight
+from vijax.models.formulas.weighted import (
+    check_alignment,
+    read_precisions,
+    read_weights,
+    with_positive_weight,
+)
 from vijax.xla.by_value import cache_by_value
 
 NumberFamily = Literal[
@@ -89,6 +94,7 @@ def glmm(
     order: Sequence[Any] | None = None,
     formulas: str | Sequence[str] = (),
     quantile: float | None = None,
+    precisions: Any = None,
 ) -> Glmm:
     """A generalised linear model with effects of groups, by a formula.
 
@@ -146,6 +152,8 @@ def glmm(
         "sigma_x", "sigma_1|g_sigma"; effects of one group in two formulas are independent.
       quantile: for "asymmetriclaplace" the quantile that is regressed on columns, inside (0, 1);
         None is the median, 0.5.
+      precisions: a column, or an array, positive: a row of precision w has the variance sigma^2 /
+        w, as by `weights=` of lme4 and lm. For "gaussian" and "t".
 
     Returns:
       A `Model`: a log density of its coefficients and of the spreads of its groups. The effects of
@@ -169,6 +177,7 @@ def glmm(
         family is None or family in LAWS, "family", f"None or one of {list(LAWS)}", repr(family)
     )
     check_alignment(weights, table)
+    check_alignment(precisions, table, "precisions")
     if isinstance(formulas, str):
         formulas = (formulas,)
     expected = 'a formula, or several: ["sigma ~ x"]'
@@ -180,9 +189,10 @@ def glmm(
     left_out = None
     if missing == "drop":
         typed = reader.read_table(formula, table, functions, family, formulas)
-        table, _, weights, left_out = find_complete_rows(
-            (formula, *formulas), typed, weights, functions
+        table, places, weights, left_out = find_complete_rows(
+            (formula, *formulas), typed, weights, functions, precisions
         )
+        precisions = take_rows(precisions, places, len(typed), "precisions")
         if left_out is not None:
             warnings.warn(f"table: {left_out}", UserWarning, stacklevel=3)
     if order is not None:
@@ -201,6 +211,7 @@ def glmm(
         order,
         formulas,
         quantile,
+        precisions,
     )
     for note in model.notes:
         warnings.warn(f"formula: {note}", OnlyPriorWarning, stacklevel=3)
@@ -221,11 +232,16 @@ def _glmm(
     order: tuple[Any, ...] | None,
     formulas: tuple[str, ...],
     quantile: float | None,
+    precisions: Any,
 ) -> Glmm:
     """`glmm` of a table in memory; equal arguments give the object made before."""
     typed = reader.read_table(formula, table, functions, family, formulas)
     law = find_law(family or reader.usual_family(formula, typed, functions), quantile)
-    typed, weights = with_positive_weight(typed, read_weights(weights, typed))
+    row_weights = read_weights(weights, typed)
+    row_precisions = None
+    if precisions is not None:
+        row_precisions = read_precisions(precisions, typed)[row_weights > 0]
+    typed, weights = with_positive_weight(typed, row_weights)
     require(base is None or law.is_named, "base", 'None, but for family "categorical"', repr(base))
     expected = 'None, but for family "cumulative" or "sratio"'
     require(order is None or law.is_ordered, "order", expected, order)
@@ -233,6 +249,7 @@ def _glmm(
         formula, typed, law, base, functions, order=order, further=formulas, weights=weights
     )
     require(design.observed is not None, "formula", "response ~ terms", repr(formula))
+    design = add_precisions(design, law, precisions, row_precisions)
     return model_of_design(design, law, typed, weights, priors, nodes, left_out)
 
 
@@ -270,9 +287,30 @@ def model_of_design(
     form = make_form(design, law, all_priors, weights, nodes)
     if law.is_location_scale and "se" not in design.facts:
         check_errors(design, weights)
-    columns = {name: table.columns[name] for name in design.schema.names}
+    names = [*design.schema.names, *filter(None, [design.precisions])]
+    columns = {name: table.columns[name] for name in names}
     formula_columns = dataclasses.replace(table, columns=columns)
     return _make_model(design, law, form, all_priors, weights, left_out, formula_columns)
+
+
+def add_precisions(
+    design: reader.Design, law: Law, precisions: Any, numbers: np.ndarray | None
+) -> reader.Design:
+    """The design with precisions of its rows; ValueError for laws without a sigma to divide, and
+    beside known standard errors."""
+    if numbers is None:
+        return design
+    expected = 'None, but for "gaussian" and "t"'
+    remedy = "weights= says how often a row counts, in every family."
+    require(law.name in ("gaussian", "t"), "precisions", expected, repr(law.name), remedy)
+    remedy = "Standard errors are precisions already: leave one of the two out."
+    has_errors = "se" in design.facts
+    require(not has_errors, "precisions", "None beside se(y, s)", repr(design.formula), remedy)
+    name = None
+    if isinstance(precisions, str):
+        name = precisions
+    facts = {**design.facts, "precision": numbers}
+    return dataclasses.replace(design, facts=facts, precisions=name)
 
 
 def _make_model(
@@ -327,7 +365,8 @@ def choose_nodes(design: reader.Design, law: Law, weights: np.ndarray, nodes: in
     where the integrand is normal."""
     is_crossed = len(design.factors) > 1 or bool(design.smooths)
     slots = [slot for factor in design.factors for slot in factor.slots]
-    is_exact = law.name == "gaussian" and not any(slots) and set(design.facts) <= {"se"}
+    facts = {"se", "precision"}
+    is_exact = law.name == "gaussian" and not any(slots) and set(design.facts) <= facts
     if nodes is None:
         nodes = 1
         if not is_crossed and not is_exact:

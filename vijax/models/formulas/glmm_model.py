@@ -228,8 +228,9 @@ class Glmm(Answers, Model):
         """Effects of all groups of each factor, (S, groups, effects)."""
         near_mode = NearMode(self.density_form)
         if near_mode.draws_on_host:
+            weights = self.weights * self.design.facts.get("precision", 1.0)
             return near_mode.draw_effects(
-                self.data, self.design.rows, self.weights, values, keys.seed(key)
+                self.data, self.design.rows, weights, values, keys.seed(key)
             )
         return self._program(effects_of_groups)(values, dict(self.data), key)
 
@@ -401,7 +402,8 @@ class Glmm(Answers, Model):
           fit: fit of this model.
           table: rows with the columns of the formula except the response; None takes the rows of
             training. Effects of groups that training does not have are drawn from the law of
-            groups. New rows count as one trial each. Responses that are censored, truncated or
+            groups. New rows count as one trial each, and of precision one where they do not have
+            its column. Responses that are censored, truncated or
             measured with known errors are predicted as they are before that. Of angles the mean
             direction is predicted, and ends of intervals may lie beyond pi; of a quantile
             regression the quantile.
@@ -419,12 +421,14 @@ class Glmm(Answers, Model):
         rows = self._rows(table, new_levels)
         draws = self.draws(fit, key_draws, num_draws)
         trials = self.design.trials if table is None else np.ones(len(rows.offset))
+        precisions = self.design.row_precisions(table)
         parts = []
         for places in self.row_parts(len(rows.offset), num_draws):
             part = rows.part(places)
-            parts.append(
-                self._predict_part(draws, part, trials[places], level, (key_new, key_data))
-            )
+            facts = {"trials": trials[places]}
+            if precisions is not None:
+                facts["precision"] = precisions[places]
+            parts.append(self._predict_part(draws, part, facts, level, (key_new, key_data)))
         joined = {name: _join([getattr(part, name) for part in parts]) for name in OF_ROWS}
         return parts[0]._replace(**joined, new_levels=rows.new_levels, notes=rows.notes)
 
@@ -439,7 +443,7 @@ class Glmm(Answers, Model):
         self,
         draws: Draws,
         rows: Rows,
-        trials: Float[np.ndarray, " N"],
+        facts: Mapping[str, Float[np.ndarray, " N"]],
         level: float,
         row_keys: tuple[Any, Any],
     ) -> Prediction:
@@ -448,8 +452,8 @@ class Glmm(Answers, Model):
         eta = self.row_predictors(draws, rows, key_new)
         mean = self.response_means(draws, rows, eta)
         if not self.design.levels:
-            mean = mean * trials
-        outcomes = self._responses(draws, eta, trials, key_data)
+            mean = mean * facts["trials"]
+        outcomes = self._responses(draws, eta, facts, key_data)
         if self.law.is_circular:
             mean, outcomes = unwrap(mean, outcomes)
         ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
@@ -539,16 +543,16 @@ class Glmm(Answers, Model):
         return np.asarray(self._program(log_likelihoods)(aux, eta, by_draw, shared))[:, copies]
 
     def _responses(
-        self, draws: Draws, eta: np.ndarray, trials: np.ndarray, key: Any
+        self, draws: Draws, eta: np.ndarray, facts: Mapping[str, np.ndarray], key: Any
     ) -> Float[np.ndarray, "S N"]:
         aux = self.density_form.law_parameters(draws.named)
         draw = self._program(draw_responses)
         dtype = jnp.result_type(float)
         if not self.law.is_location_scale:
-            return np.asarray(draw(aux, eta.astype(dtype), key, trials))
+            return np.asarray(draw(aux, eta.astype(dtype), key, facts))
         # Errors are drawn about zero, and added in float64: float32 keeps too few digits of them
         # where eta is large.
-        errors = draw(aux, self._drop_location(eta).astype(dtype), key, trials)
+        errors = draw(aux, self._drop_location(eta).astype(dtype), key, facts)
         return np.asarray(errors, float) + self.density_form.split_predictors(eta, np)[0]
 
     def _drop_location(self, eta: np.ndarray) -> np.ndarray:

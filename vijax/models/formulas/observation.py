@@ -17,7 +17,7 @@ from vijax.models.formulas.laws import Law
 Facts = dict[str, Float[np.ndarray, " N"]]
 """Numbers of rows beside the response. `se`: standard errors. `status`: -1, 0, 1, 2, for left,
 none, right, interval; `end`: upper ends of intervals. `lowest`, `highest`: ends of the range in
-which responses are seen."""
+which responses are seen. `precision`: numbers by which the variance is divided."""
 STATUS = {"left": -1.0, "none": 0.0, "right": 1.0, "interval": 2.0}
 SIGNATURES = {
     "se": "se(y, s) or se(y, s, sigma=True)",

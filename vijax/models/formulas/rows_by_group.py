@@ -85,7 +85,10 @@ def to_data(
     factors of the groups' rows for a normal law. `counts` are the numbers of groups."""
     is_normal = form.is_plain_normal
     if len(counts) > 1:
-        group = row_sums(rows, counts) if is_normal else rows
+        group = rows
+        if is_normal:
+            group = row_sums({**rows, "weight": _squared_scales(rows)}, counts)
+            group["count"] = np.array(rows["weight"].sum())
         return {name: values[None] for name, values in group.items()}
     size = len(rows["y"])
     without_factors = np.zeros(size, int) if is_normal else np.arange(size)
@@ -121,10 +124,15 @@ def _pad_groups(
     return padded | {"weight": np.where(is_row, padded["weight"], 0.0)}
 
 
+def _squared_scales(rows: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Weights times precisions: the squares by which rows of a normal law are scaled."""
+    return rows["weight"] * rows.get("precision", 1.0)
+
+
 def _factors(rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The triangular factors of the groups' rows, for a normal law: they have the same squares in
     as many rows as there are columns, and need no difference of large numbers."""
-    weight = np.sqrt(rows["weight"])[..., None]
+    weight = np.sqrt(_squared_scales(rows))[..., None]
     table = np.concatenate([rows["z0"], rows["x"], rows["y"][..., None]], 2) * weight
     if table.shape[1] > table.shape[2]:
         table = np.linalg.qr(table, mode="r")

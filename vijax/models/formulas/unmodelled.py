@@ -178,7 +178,7 @@ def check_size(design: Design, law: Law) -> None:
         sizes[name] = size * (len(design.against) or 1)
         num_others += sizes[name]
     most_dense = MOST_DENSE
-    if law.name == "gaussian" and not design.further and not design.facts:
+    if law.name == "gaussian" and not design.further and set(design.facts) <= {"precision"}:
         most_dense = MOST_DENSE_NORMAL
     expected = (
         f"at most {most_dense:,} effects beside those of the largest factor, whose matrix is dense"

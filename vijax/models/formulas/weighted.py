@@ -39,6 +39,30 @@ def read_weights(weights: Any, table: TypedTable) -> Float[np.ndarray, " N"]:
     return numbers
 
 
+def read_precisions(
+    precisions: Any, table: TypedTable, argument: str = "precisions"
+) -> Float[np.ndarray, " N"]:
+    """The precisions of the rows of a table, positive: a column by its name, or an array.
+
+    >>> read_precisions("w", typed_table({"w": [2, 0.5]})).tolist()
+    [2.0, 0.5]
+    """
+    if isinstance(precisions, str):
+        numbers = _numbers(table.column(argument, precisions), table, argument)
+    else:
+        expected = f"one for each of the {len(table)} rows"
+        shape = np.shape(precisions)
+        require(shape == (len(table),), argument, expected, f"shape {shape}")
+        as_table = typed_table({argument: precisions})
+        numbers = _numbers(as_table.columns[argument], as_table, argument)
+    bad = np.flatnonzero(~((numbers > 0) & np.isfinite(numbers)))
+    if len(bad):
+        actual = f"{numbers[bad[0]]:g} in {table.row_name(int(bad[0]))}"
+        remedy = "A row that says nothing is left out by weights=, with the weight 0."
+        require(False, argument, "finite positive numbers", actual, remedy)
+    return numbers
+
+
 def with_positive_weight(
     table: TypedTable, weights: Float[np.ndarray, " N"]
 ) -> tuple[TypedTable, Float[np.ndarray, " N"]]:
@@ -54,16 +78,16 @@ def with_positive_weight(
     return table.rows(rows), weights[rows]
 
 
-def _numbers(column: TypedColumn, table: TypedTable) -> Float[np.ndarray, " N"]:
+def _numbers(
+    column: TypedColumn, table: TypedTable, argument: str = "weights"
+) -> Float[np.ndarray, " N"]:
     """The numbers of a column; ValueError if a cell has none."""
     bad = np.flatnonzero(column.missing) if column.missing.any() else column.not_numbers()
     if len(bad):
         actual = f"{str(column.values[bad[0]])[:40]!r} in {table.row_name(int(bad[0]))}"
-        require(False, "weights", f"numbers in {column.name!r}", actual)
+        require(False, argument, f"numbers in {column.name!r}", actual)
     actual = f"text, all of which says numbers, in {column.name!r}"
-    require(
-        column.kind != "digits", "weights", "numbers", actual, "Give numpy.asarray(..., float)."
-    )
+    require(column.kind != "digits", argument, "numbers", actual, "Give numpy.asarray(..., float).")
     return column.numbers()
 
 
@@ -98,22 +122,23 @@ def row_copies(weights: Float[np.ndarray, " N"]) -> Int[np.ndarray, " copies"]:
     return np.repeat(np.arange(len(weights)), weights.astype(int))
 
 
-def check_alignment(weights: Any, table: Any) -> None:
+def check_alignment(weights: Any, table: Any, argument: str = "weights") -> None:
     """Raises ValueError if weights and table are pandas objects whose indices differ: by position
     the weights would go to other rows."""
     if isinstance(table, Mapping):
-        require_one_index({"table": table, "weights": weights})
+        require_one_index({"table": table, argument: weights})
     weights_index: Any = getattr(weights, "index", None)
     table_index: Any = getattr(table, "index", None)
     if not hasattr(weights_index, "equals") or not hasattr(table_index, "equals"):
         return
     remedy = (
-        "Pass weights.loc[table.index], or weights.to_numpy() for weights in the order of the rows."
+        f"Pass {argument}.loc[table.index], or {argument}.to_numpy() for numbers in the order of "
+        "the rows."
     )
     actual = "one with other labels, or in another order"
     require(
         weights_index.equals(table_index),
-        "weights",
+        argument,
         "a Series with the index of the table",
         actual,
         remedy,

@@ -257,6 +257,8 @@ def _predictors(
         parameters[name] = inverse_link(name, linked[i] + row["offsets"].get(name, 0.0), xp)
     if "se" in row:
         parameters["sigma"] = xp.sqrt(row["se"] ** 2 + parameters.get("sigma", 0.0) ** 2)
+    if "precision" in row:
+        parameters["sigma"] = parameters["sigma"] / xp.sqrt(row["precision"])
     return eta, parameters
 
 

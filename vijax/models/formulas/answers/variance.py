@@ -26,6 +26,7 @@ from vijax.models.formulas.answers.means import Means
 from vijax.models.formulas.answers.response_variances import moments
 from vijax.models.formulas.answers.table import AnswerTable, summarise
 from vijax.models.formulas.draws import Draws
+from vijax.models.formulas.laws.law import add_row_axis
 
 LOGISTIC = math.pi**2 / 3
 """The variance of the logistic law."""
@@ -188,7 +189,11 @@ def _row_moments(scene: Means) -> RowMoments | None:
     for places in scene.row_parts(rows):
         eta = model.row_predictors(scene.draws, rows.part(places), None)
         main, by_row = model.density_form.split_predictors(eta, np)
-        row_moments = moments(model.law.name, {**aux, **by_row}, main, trials[places])
+        parameters = {**aux, **by_row}
+        if "precision" in model.design.facts:
+            sigma = add_row_axis("sigma", np.asarray(parameters["sigma"], float))
+            parameters["sigma"] = sigma / np.sqrt(model.design.facts["precision"][places])
+        row_moments = moments(model.law.name, parameters, main, trials[places])
         if row_moments is None:
             return None
         mean, variance = row_moments

@@ -81,8 +81,10 @@ class Form:
 
     @property
     def is_plain_normal(self) -> bool:
-        """True for a normal law with one sigma, whose rows are summed up once."""
-        return self.law == "gaussian" and not self.parameters and not self.facts
+        """True for a normal law with one sigma, times known roots at most, whose rows are summed up
+        once."""
+        is_normal = self.law == "gaussian" and not self.parameters
+        return is_normal and set(self.facts) <= {"precision"}
 
     @property
     def may_be_convex(self) -> bool:
@@ -292,7 +294,7 @@ class Form:
         """True for a normal law with a sigma for each row, and effects of one factor in the mean
         alone: its integrals are closed."""
         has_plain_effects = not any(slot for term in self.effects for slot in term.slots)
-        is_normal = self.law == "gaussian" and set(self.facts) <= {"se"}
+        is_normal = self.law == "gaussian" and set(self.facts) <= {"se", "precision"}
         return is_normal and len(self.terms) < 2 and has_plain_effects
 
 

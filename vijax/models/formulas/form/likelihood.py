@@ -62,6 +62,8 @@ def row_parameters(
     parameters = {**aux, **by_row}
     if "se" in row:
         parameters["sigma"] = jnp.sqrt(row["se"] ** 2 + parameters.get("sigma", 0.0) ** 2)
+    if "precision" in row:
+        parameters["sigma"] = parameters["sigma"] / jnp.sqrt(row["precision"])
     return main, parameters
 
 

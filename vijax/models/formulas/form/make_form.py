@@ -64,6 +64,8 @@ def _log_jacobian(
             constant += size * (slot == 0) - math.log(root_mean_square)
     constant += size * ("sigma" in design.own_parameters(law))
     constant -= size * float(weights.sum())
+    if law.name == "gaussian" and set(design.facts) == {"precision"} and not design.further:
+        constant += 0.5 * float(weights @ np.log(design.facts["precision"]))
     for term in smooths:
         constant += size * (term.slots[0] == 0) * term.num_sds
     return constant

@@ -55,9 +55,14 @@ class CompleteRows(NamedTuple):
 
 
 def find_complete_rows(
-    formulas: Sequence[str], table: TypedTable, weights: Any, functions: Functions | None
+    formulas: Sequence[str],
+    table: TypedTable,
+    weights: Any,
+    functions: Functions | None,
+    precisions: Any = None,
 ) -> CompleteRows:
-    """The rows of a table with all cells that formulas and a column of weights read.
+    """The rows of a table with all cells that formulas, and columns of weights and of precisions,
+    read.
 
     Raises:
       ValueError: a column is missing, no row has all cells, or there is not one weight for each
@@ -70,8 +75,7 @@ def find_complete_rows(
     functions = check_functions(functions)
     first, *further = (parse(formula, functions=functions) for formula in formulas)
     names = list(named_columns(merge(first, further)))
-    if isinstance(weights, str):
-        names.append(weights)
+    names += [name for name in (weights, precisions) if isinstance(name, str)]
     masks = {name: table.column("table", name).missing for name in dict.fromkeys(names)}
     masks = {name: mask for name, mask in masks.items() if mask.any()}
     if not masks:
@@ -83,14 +87,14 @@ def find_complete_rows(
     rows = np.flatnonzero(~is_incomplete)
     cells = tuple((name, int(mask.sum())) for name, mask in masks.items())
     left_out = LeftOut(len(incomplete), len(table), table.list_rows(incomplete.tolist()), cells)
-    weights = _take_weights(weights, rows, len(table))
+    weights = take_rows(weights, rows, len(table))
     return CompleteRows(table.rows(rows), rows, weights, left_out)
 
 
-def _take_weights(weights: Any, rows: np.ndarray, size: int) -> Any:
-    """The weights of some rows."""
+def take_rows(weights: Any, rows: np.ndarray, size: int, argument: str = "weights") -> Any:
+    """The weights, or precisions, of some rows."""
     if weights is None or isinstance(weights, str):
         return weights
     expected = f"one for each of the {size} rows"
-    require(np.shape(weights) == (size,), "weights", expected, f"shape {np.shape(weights)}")
-    return typed_table({"weights": weights}).columns["weights"].values[rows]
+    require(np.shape(weights) == (size,), argument, expected, f"shape {np.shape(weights)}")
+    return typed_table({argument: weights}).columns[argument].values[rows]
