@@ -233,6 +233,7 @@ def test_a_rebuilt_model_is_the_same_and_a_pickled_fit_keeps_its_zeros():
         (None, "left-right", "transitions: expected a text for each state"),
         (None, ["? ? 0", "? ? 0", "? ? ?"], None),
         ("? ? 0", ["? ? 0", "? ? 0", "? ? ?"], "got state 2, which no path reaches"),
+        (None, 1j * np.eye(3), "transitions: expected numbers, NaN or None"),
         (None, {"a": 1}, "transitions: expected numbers, NaN or None"),
     ],
 )

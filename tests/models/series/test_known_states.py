@@ -182,6 +182,8 @@ def test_what_has_no_labels_says_so():
         emission.incomplete(emits)
     with pytest.raises(ValueError, match="one of rows without labels"):
         emission.with_labels(emits)
+    with pytest.raises(ValueError, match=r"expected with_labels\(blurred\(emission, variance\)\)"):
+        emission.blurred(emits, 0.1)
     with pytest.raises(ValueError, match="bags of words"):
         emission.with_labels(emission.categorical(2, 3))
     backwards = np.array([[0.0, 1.0], [1.0, NAN], [2.0, 0.0]])[None], np.ones((1, 3), bool)

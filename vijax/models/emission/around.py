@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vijax.checks import require
-from vijax.models.emission.base import Emission, Marginal
+from vijax.models.emission.base import Emission, Marginal, require_complete
 from vijax.xla.by_value import cache_by_value
 
 
@@ -39,8 +39,7 @@ def around(emission: Emission, places: Any) -> Emission:
     >>> print(np.asarray(near.log_likelihood(q.expected_stats(), np.array([7.5])), float).round(2))
     [-26.21  -1.71]
     """
-    is_complete = not emission.takes_missing
-    require(is_complete, "emission", "incomplete(around(emission, places))", "its reverse")
+    require_complete(emission, "around(emission, places)")
     places = np.asarray(places)
     shape = emission.num_components, emission.example.shape[-1]
     require(places.shape == shape, "places", f"shape {shape}", places.shape)

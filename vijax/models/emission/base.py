@@ -126,6 +126,15 @@ def check_emission(emission: Any, others: Mapping[str, Any], labels: bool = Fals
     return emission
 
 
+def require_complete(emission: Emission, call: str) -> None:
+    """Raises ValueError at an emission of rows with missing cells or labels, which are said after
+    this call."""
+    name = "incomplete"
+    if emission.has_labels:
+        name = "with_labels"
+    require(not emission.takes_missing, "emission", f"{name}({call})", "its reverse")
+
+
 def full(name: str, value: Any, shape: tuple[int, ...]) -> Float[Array, ...]:
     """A hyperparameter with one value for each component; a ValueError names it."""
     value = as_float(value, name)

@@ -26,7 +26,15 @@ from vijax.contract.room import limit_sizes
 from vijax.families import Normal, NormalGamma, NormalsWishart, NormalWishart
 from vijax.families.base import as_float
 from vijax.families.point import log_predictive
-from vijax.models.emission.base import REAL, Emission, Marginal, PriorColumns, checker, full
+from vijax.models.emission.base import (
+    REAL,
+    Emission,
+    Marginal,
+    PriorColumns,
+    checker,
+    full,
+    require_complete,
+)
 from vijax.models.emission.missing import (
     cells_of_diagonal,
     cells_of_spherical,
@@ -387,8 +395,7 @@ def blurred(emission: Emission, variance: float) -> Emission:
     [-0.5]
     """
     require(variance >= 0, "variance", "a number >= 0", variance)
-    is_complete = not emission.takes_missing
-    require(is_complete, "emission", "incomplete(blurred(emission, variance))", "its reverse")
+    require_complete(emission, "blurred(emission, variance)")
     dim = emission.example.shape[-1]
 
     def log_likelihood(s: Any, y: Array) -> Float[Array, " K"]:

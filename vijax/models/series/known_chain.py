@@ -120,6 +120,8 @@ def _probabilities(argument: str, value: Any, shape: tuple[int, ...]) -> np.ndar
     try:
         # The copy of an array of objects turns None into NaN.
         array = np.array(value)
+        if np.iscomplexobj(array):
+            raise TypeError
         values = np.where(array, np.nan, 0.0)
         if array.dtype != bool:
             values = array.astype(float)
@@ -195,8 +197,7 @@ def renumber(
     first = jnp.sum(one_hot[:, 0], axis=0)
     agreement = jnp.zeros((size, size))
     if states is not None:
-        known_states = jax.nn.one_hot(states, size)  # zeros for NaN
-        agreement = jnp.einsum("ntk,ntl->kl", known_states, one_hot)
+        agreement = jnp.einsum("ntk,ntl->kl", _marks(states, size, one_hot.dtype), one_hot)
     never_first, never_next = ~chain.can_start, ~chain.can_follow
 
     def cost(order: Int[Array, " K"]) -> Float[Array, ""]:
@@ -228,7 +229,7 @@ def nearest_to_known(
 ) -> Int[Array, "N T"]:
     """Known states where there are some, and elsewhere the nearest mean: of the steps that are
     known to have a state, or else of those with its label."""
-    marked = jax.nn.one_hot(states, num_states, dtype=y.dtype)  # zeros for NaN
+    marked = _marks(states, num_states, y.dtype)
     is_marked = jnp.any(marked > 0, axis=-1)
     guesses = jax.nn.one_hot(labels, num_states, dtype=y.dtype)
     guesses = jnp.where(is_marked[..., None], 0.0, guesses)
@@ -239,6 +240,11 @@ def nearest_to_known(
     nearest = jnp.argmin(jnp.where(is_used[None, None], gaps, jnp.inf), axis=-1)
     nearest = jnp.where(is_seen & is_used.any(), nearest, labels)
     return jnp.where(is_marked, jnp.argmax(marked, axis=-1), nearest)
+
+
+def _marks(states: Float[Array, "N T"], num_states: int, dtype: Any) -> Float[Array, "N T K"]:
+    """One for the known state of each step; zeros where it is NaN."""
+    return (states[..., None] == jnp.arange(num_states, dtype=states.dtype)).astype(dtype)
 
 
 class _Means(NamedTuple):
