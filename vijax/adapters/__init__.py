@@ -3,6 +3,7 @@
 A library's model comes in here, and its laws as ours. Fits that go out to ArviZ are in `fitting`,
 readers of other libraries' tables and tensors in `data`."""
 
+from vijax.adapters.discrete.joint_draws import sample_discrete as sample_discrete
 from vijax.adapters.numpyro_model import discrete_probabilities as discrete_probabilities
 from vijax.adapters.numpyro_model import from_numpyro as from_numpyro
 from vijax.adapters.pymc_model import from_pymc as from_pymc

@@ -101,6 +101,11 @@ class Enumeration(NamedTuple):
         return enumeration
 
     @property
+    def sample_names(self) -> list[str]:
+        """Names of the continuous unknowns."""
+        return [name for name in latent(self.sites) if name not in self.supports]
+
+    @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the log weights."""
         return {
@@ -146,7 +151,7 @@ class Enumeration(NamedTuple):
 
     def choose_values(self, places: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """Values of the discrete sites from their numbers in the supports."""
-        return {name: jnp.asarray(support[places[name]]) for name, support in self.supports.items()}
+        return {name: jnp.asarray(support)[places[name]] for name, support in self.supports.items()}
 
     def random_places(self, seed: int) -> dict[str, np.ndarray]:
         """Random numbers of values, for each discrete site."""
@@ -265,9 +270,13 @@ def discrete_posterior(
     def bind(density_ref: Any) -> Callable[..., Any]:
         def average(hyper: Any, z: Any) -> Any:
             density = density_ref()
-            values_at = lambda z: density.values_and_derived(density.point(hyper, z))
-            at = lambda z: enumeration.probabilities(values_at(z))
-            return jax.tree.map(lambda p: jnp.mean(p, 0), jax.lax.map(at, z))
+
+            def probabilities(z: Any) -> Any:
+                values = density.values_and_derived(density.point(hyper, z))
+                unknowns = {name: values[name] for name in enumeration.sample_names}
+                return enumeration.probabilities(unknowns)
+
+            return jax.tree.map(lambda p: jnp.mean(p, 0), jax.lax.map(probabilities, z))
 
         return quick_jit(average)
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from vijax.adapters.numpyro_sites import is_in_scan
@@ -57,6 +58,24 @@ def with_weights(
       weights: the log weights by name, with the values of a site along the last axis; or None.
     """
     return _handlers().WithWeights(model, supports, has_steps, weights)
+
+
+def longest_history(model: Callable[[], Any]) -> int:
+    """The largest `history` of the scans of a model; 1 without a scan."""
+    histories = [1]
+    messenger: Any = require_extra("numpyro.primitives", "numpyro").Messenger
+
+    class ReadHistory(messenger):
+        """Notes the history of each scan."""
+
+        def process_message(self, msg: Any) -> None:
+            if msg["type"] == "control_flow":
+                histories.append(msg["kwargs"].get("history", 1))
+
+    handlers = require_extra("numpyro.handlers", "numpyro")
+    with ReadHistory():
+        jax.eval_shape(lambda: handlers.trace(handlers.seed(model, 0)).get_trace() and 0.0)
+    return max(histories)
 
 
 class BackwardsError(ValueError):

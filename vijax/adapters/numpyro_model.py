@@ -13,6 +13,7 @@ import numpy as np
 
 from vijax.adapters.conjugate.marginal import AllValues, Marginal, PlaceholderFunction, describe
 from vijax.adapters.conjugate.search import find_plan
+from vijax.adapters.discrete.joint_draws import draw_all_sites
 from vijax.adapters.indices import check_indices
 from vijax.adapters.numpyro_data import (
     blame_arguments,
@@ -46,7 +47,10 @@ from vijax.xla.frozen import snapshot
 
 RUNS = 3
 """Runs of the model from which its sites are read."""
-SUMMED_OUT = "Summed out: {names}; fit.locals(None, key=key) gives the posterior probabilities."
+SUMMED_OUT = (
+    "Summed out: {names}; fit.locals(None, key=key) gives the posterior probabilities, and "
+    "vijax.adapters.sample_discrete(fit, key) draws them jointly."
+)
 Values = Mapping[str, Any]
 
 
@@ -61,7 +65,8 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     Discrete sites of finitely many values are summed out by Funsor, in plates, in chains (`scan` or
     `markov`) and alone; `fit.verdict` names them, and `fit.locals(None, key=key)["z"].probs` are
     the posterior probabilities of `z`, its values along the last axis. They are not among the draws
-    of `fit.sample`, nor is a deterministic site that depends on them.
+    of `fit.sample`, nor is a deterministic site that depends on them:
+    `vijax.adapters.sample_discrete(fit, key)` draws all of them jointly.
 
     Of continuous sites whose law depends on other sites, those whose integral has a closed form
     given all others are integrated out: effects of groups, rates and walks in normal, Poisson and
@@ -286,6 +291,7 @@ class _Parts(NamedTuple):
         queries = {
             "summed out": SUMMED_OUT.format(names=shorten(names)),
             "locals": functools.partial(discrete_posterior, enumeration),
+            "discrete draws": functools.partial(draw_all_sites, enumeration),
         }
         density = enumeration.log_density
         return cls(model, runs, density, derived_names, law_names, queries, enumeration.check)

@@ -121,7 +121,8 @@ The answers of a model are
         and `coords` of their axes: variables of a density that were integrated out. `Fit.to_arviz`
         reads them; they answer no question of a method of `Fit`;
     locals: (fit, data, key) -> factors by name, of a density whose discrete unknowns were summed
-        out; "summed out" is a sentence with their names (no function) for `Fit.verdict`.
+        out; "summed out" is a sentence with their names (no function) for `Fit.verdict`;
+    discrete draws: (fit, key, number) -> draws of all unknowns by name, of such a density.
 
 `topics` needs no answer: topics are a global of that name. Other locals come from
 `Model.local_elbo`. Samplers also ask for `energy`, the `vijax.models.energies.energy.Energy` of the
