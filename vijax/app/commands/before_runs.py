@@ -4,6 +4,7 @@ responses."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from vijax.app.commands.endings import UNUSABLE
 from vijax.app.settings.progress import say_to_stderr
@@ -26,6 +27,8 @@ def many(
     rate: float = 0.05,
     seed: int = 0,
     quantile: float | None = None,
+    missing: Literal["refuse", "drop"] = "refuse",
+    missing_words: tuple[str, ...] | None = None,
 ) -> int:
     """Fits many responses (genes, taxa, voxels) to one design, side by side, and tells how many
     signs of a coefficient are sure, with the number of responses in mind.
@@ -45,12 +48,27 @@ def many(
       rate: expected share of wrong signs in the lists that are counted.
       seed: seed of the draws.
       quantile: quantile of the family asymmetriclaplace, as model.quantile of glmm.
+      missing: samples that lack a cell of the formula, or a weight: refuse, or drop.
+      missing_words: words and numbers for a missing cell in both files, as data.missing_words:
+        --missing-words=-999 NA.
     """
     from vijax.app.answers.many import ManyRequest, fit_many
     from vijax.app.settings.typed_toml import check_seed
 
     check_seed(seed)
-    request = ManyRequest(formula, responses, family, by, prior, weights, level, seed, quantile)
+    request = ManyRequest(
+        formula=formula,
+        responses=responses,
+        family=family,
+        by=by,
+        prior=prior,
+        weights=weights,
+        level=level,
+        seed=seed,
+        quantile=quantile,
+        missing=missing,
+        missing_words=missing_words,
+    )
     text, is_usable = fit_many(data, request, out, of, rate, say_to_stderr)
     print(printable(text))
     return 0 if is_usable else UNUSABLE

@@ -16,6 +16,8 @@ from vijax.automatic.many.regressions import (
     Request,
     Task,
     column_reader,
+    fit_task,
+    make_task,
     many,
     model_maker,
     read_shared_rows,
@@ -74,9 +76,12 @@ Made = TypeVar("Made", covariant=True)
 
 
 class Many(Protocol):
-    """`vijax.glmm.many`, and `vijax.glmm.many.load` with it."""
+    """`vijax.glmm.many`, and with it `load`, and its two halves: `task` reads and checks, `fit`
+    fits."""
 
     load: Callable[..., ManyFits]
+    task: Callable[..., Task]
+    fit: Callable[..., ManyFits]
 
     def __call__(
         self, formula: str, table: Any, responses: Any, *, key: PRNGKeyArray, **options: Any
@@ -99,6 +104,8 @@ def with_many(function: Callable[P, Made]) -> WithMany[P, Made]:
     """The function itself, with `many` as an attribute."""
     typed_many = cast(Many, many)
     typed_many.load = load
+    typed_many.task = make_task
+    typed_many.fit = fit_task
     typed = cast(WithMany[P, Made], function)
     typed.many = typed_many
     return typed

@@ -175,23 +175,50 @@ def many(
     [0.3, 0.0, -0.3]
     """
     check_key(key)
-    require(0 < level < 1, "level", "a probability between 0 and 1", level)
-    check_alignment(weights, table)
-    request = Request(formula, find_law(family, quantile), priors, nodes)
-    task = read_task(request, table, responses, weights, missing)
+    task = make_task(
+        formula,
+        table,
+        responses,
+        family=family,
+        priors=priors,
+        weights=weights,
+        nodes=nodes,
+        quantile=quantile,
+        missing=missing,
+    )
     if task.shared.left_out:
         warnings.warn(f"table: {task.shared.left_out}", UserWarning, stacklevel=3)
-    return fit_task(task, keys.seed(key), level)
+    return fit_task(task, key, level)
 
 
-def fit_task(task: Task, seed: int, level: float) -> ManyFits:
+@check_arguments
+def make_task(
+    formula: str,
+    table: Any,
+    responses: Any,
+    *,
+    family: ManyFamily = "gaussian",
+    priors: Priors = None,
+    weights: Any = None,
+    nodes: int | None = None,
+    quantile: float | None = None,
+    missing: Missing = "refuse",
+) -> Task:
+    """The responses and the rows that they share, read and checked, before a fit; see `many`."""
+    check_alignment(weights, table)
+    request = Request(formula, find_law(family, quantile), priors, nodes)
+    return read_task(request, table, responses, weights, missing)
+
+
+def fit_task(task: Task, key: PRNGKeyArray, level: float) -> ManyFits:
     """The fits of all responses; ValueError if none can be fitted."""
+    require(0 < level < 1, "level", "a probability between 0 and 1", level)
     obstacles = [_find_obstacle(task, r) for r in range(len(task.responses.names))]
     fitted = [r for r, text in enumerate(obstacles) if not text]
     actual = f"none: {obstacles[0].rstrip('.')}"
     require(bool(fitted), "responses", "one that can be fitted", actual)
     with enable_x64(True):
-        names, estimates = _fit_all(task, fitted, seed, level)
+        names, estimates = _fit_all(task, fitted, keys.seed(key), level)
     size = len(obstacles)
     spread = {name: _scatter(x, fitted, size) for name, x in estimates._asdict().items()}
     spread["khat"] = np.where(np.isnan(spread["khat"]), np.inf, spread["khat"])
