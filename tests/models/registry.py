@@ -814,6 +814,17 @@ def regressions() -> list[TableCase]:
         predicted_by_formula,
         stretches={"x": same, "y": moved},
     )
+    monotone_categories = TableCase(
+        "glmm_monotone_categories",
+        "glmm",
+        lambda table, weights: vi.glmm(
+            "y ~ mo(k) + x + (1 | g)", table, "categorical", weights=weights
+        ),
+        {"y": RESPONSES["categorical"], "k": np.arange(ROWS_OF_TABLE) % 3, **columns},
+        predicted_by_formula,
+        cheap=False,
+        stretches={"x": same},
+    )
     smooth = TableCase(
         "glmm_smooth",
         "glmm",
@@ -839,7 +850,7 @@ def regressions() -> list[TableCase]:
         )
         for family, response in RESPONSES.items()
     ]
-    kinds = [*partly_known(), crossed, monotone, smooth]
+    kinds = [*partly_known(), crossed, monotone, monotone_categories, smooth]
     return [*by_law, *kinds, *map(of_parameters, FORMULAS_OF_PARAMETERS)]
 
 

@@ -209,8 +209,6 @@ def test_values_and_laws_that_cannot_be_are_refused():
     design = formula.read("y ~ mo(k)", TABLE)
     with pytest.raises(ValueError, match=naming("'k'", "2", "5", "6")):
         design.read_rows({"k": [6]})
-    with pytest.raises(ValueError, match="family: expected one predictor, for mo"):
-        vi.glmm("word ~ mo(k)", TABLE, "categorical")
     with pytest.raises(ValueError, match=naming("prevalence:", "columns")):
         read_terms("~ mo(k)", TABLE)
 
@@ -226,3 +224,72 @@ def test_the_arguments_of_priors_are_at_the_means_of_steps_and_of_each_predictor
     assert set(expected) == {"Intercept", "sigma_Intercept"}
     for name, x in expected.items():
         np.testing.assert_allclose(arguments[name], x, rtol=1e-4, atol=1e-4)
+
+
+# --- categories -----------------------------------------------------------------------------------
+KIND = np.array(list("abc"))[(RISE + RNG.gumbel(size=(3, SIZE)) * [[1], [0.7], [0.7]]).argmax(0)]
+KINDS = {**TABLE, "kind": KIND, "m": np.arange(SIZE) % 3}
+
+
+def log_odds_by_hand(named, level, codes, other_codes, x):
+    """Of one category against the base: each term has its own mean step and shares there."""
+    shares = lambda label, size: [named[f"simo_{label}[{level}][{k + 1}]"] for k in range(size)]
+    eta = named[f"Intercept[{level}]"] + named[f"x[{level}]"] * x
+    eta = eta + named[f"mo(k)[{level}]"] * risen(shares("mo(k)", 3), codes)
+    return eta + named[f"mo(m)[{level}]"] * risen(shares("mo(m)", 2), other_codes)
+
+
+def test_categories_have_steps_of_their_own():
+    """The density of rows of training, with prior, and predictors of other rows, against softmax by
+    NumPy."""
+    model = vi.glmm("kind ~ mo(k) + x + mo(m)", KINDS, "categorical")
+    form = model.density_form
+    rng = np.random.default_rng(0)
+    values = {}
+    for name, space in form.variables().items():
+        values[name] = jnp.asarray(rng.normal(0.3, 0.5, space.shape), jnp.float32)
+        if name.startswith("_steps."):
+            values[name] = jnp.asarray(rng.dirichlet(np.ones(space.shape[0])), jnp.float32)
+    named = {name: float(x) for name, x in form.named(values).items()}
+    eta = [log_odds_by_hand(named, level, K - 2, KINDS["m"], X) for level in model.design.against]
+    logs = np.stack([np.zeros(SIZE), *eta], 1)
+    logs = logs - special.logsumexp(logs, axis=1, keepdims=True)
+    exact = logs[np.arange(SIZE), model.design.y.astype(int)].sum()
+    rows = {name: jnp.asarray(x) for name, x in model.data.items()}
+    found = jax.vmap(lambda rows: forms.log_lik(form, values, rows))(rows).sum()
+    np.testing.assert_allclose(found, exact, rtol=1e-5)
+    at_centre = intercepts_at_centre(form, values)
+    for place, level in enumerate(model.design.against):
+        name = f"Intercept[{level}]"
+        np.testing.assert_allclose(at_centre[name], eta[place].mean(), rtol=1e-4)
+    assert model.priors["simo_mo(k)[b]"] == ("dirichlet", 1.0)
+
+
+@pytest.mark.slow
+def test_a_fit_of_categories_predicts_by_its_steps():
+    model = vi.glmm("kind ~ mo(k) + x + mo(m)", KINDS, "categorical")
+    fit = vi.auto(model, key=jax.random.key(0))
+    assert "can be used" in fit.verdict
+    draws = model.draws(fit, jax.random.key(1), 6)
+    new = {"k": [2, 5], "m": [2, 0], "x": [0.3, -1.0]}
+    eta = model.predictors(draws, new)
+    for s in range(6):
+        named = {name: float(x[s]) for name, x in draws.named.items()}
+        for place, level in enumerate(model.design.against):
+            by_hand = log_odds_by_hand(
+                named, level, np.array([0, 3]), np.array([2, 0]), np.array([0.3, -1.0])
+            )
+            np.testing.assert_allclose(eta[s, :, place], by_hand, rtol=1e-4, atol=1e-4)
+    seen = fit.predict(new, key=jax.random.key(2))
+    np.testing.assert_allclose(seen.mean.sum(1), 1.0, rtol=1e-6)
+
+
+def test_the_remedy_of_a_smooth_term_in_a_product_works():
+    """s(x):z of mgcv is s(x, by=z)."""
+    with pytest.raises(ValueError, match=naming("formula:", "s(x, by=z)")):
+        vi.glmm("y ~ s(x):k", TABLE)
+    model = vi.glmm("y ~ s(x, by=k)", TABLE)
+    new = {"x": [0.4, 0.4], "k": [1.0, 3.0]}
+    rows = model.design.read_rows(new)
+    for block in rows.smooths:
+        np.testing.assert_allclose(block[1], 3 * block[0], rtol=1e-6)

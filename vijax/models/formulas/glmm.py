@@ -31,7 +31,6 @@ from vijax.models.formulas.terms.complete_rows import LeftOut, find_complete_row
 from vijax.models.formulas.terms.proper import check_flat
 from vijax.models.formulas.unmodelled import (
     check_errors,
-    check_monotone,
     check_names,
     check_responses,
     check_size,
@@ -101,7 +100,7 @@ def glmm(
     Args:
       formula: `response ~ terms`, as in lme4 and Bambi: interactions `a*b` and `a:b`, splines
         `bs(x, df=4)`, polynomials `poly(x, 2)`, categories `C(h, Sum)`, monotone effects `mo(x)` of
-        whole numbers and ordered columns (not for "categorical"), penalised smooth functions
+        whole numbers and ordered columns, penalised smooth functions
         `s(x)`, `s(x, by=g)`, `s(x, bs="cc", knots=[0, 12])`, `t2(x, z)`, `offset(x)`, arithmetic
         `I(x**2)`, functions of numbers `log(x)` or `np.log(x)`, and group effects `(x | g)`: an
         intercept and a slope of x for each g, correlated; independent with `(x || g)`; without an
@@ -277,7 +276,6 @@ def model_of_design(
       ValueError: rows or priors that the law does not have.
     """
     check_names(design)
-    check_monotone(design, law)
     check_sizes(design)
     check_responses(design.y, design.trials, law, design.response, table.row_names)
     check_size(design, law)

@@ -343,9 +343,13 @@ class Glmm(Answers, Model):
     def _excess_steps(self, draws: Draws) -> Float[np.ndarray, "S D"]:
         """Coefficients of the indicators of the steps of monotone terms at draws."""
         parts = [np.zeros((len(_first_value(draws.named)), 0))]
-        for term in self.density_form.monotone:
-            shares = np.stack([draws.named[name] for name in term.share_names()], 1)
-            parts.append(term.excess(draws.named[term.label], np.asarray(shares, float)))
+        size = len(parts[0])
+        for terms in self.density_form.monotone_terms():
+            excesses = []
+            for term in terms:
+                shares = np.stack([draws.named[name] for name in term.share_names()], 1)
+                excesses.append(term.excess(draws.named[term.label], np.asarray(shares, float)))
+            parts.append(np.stack(excesses, -1).reshape(size, -1))
         return np.concatenate(parts, 1)
 
     def smooth_curves(self, draws: Draws) -> list[Curve]:

@@ -167,7 +167,8 @@ def weak_priors(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> d
                 sd,
             )
     for label, *_ in design.steps:
-        priors[f"simo_{label}"] = ("dirichlet", 1.0)
+        for level in levels:
+            priors[f"simo_{name_at_level(label, level)}"] = ("dirichlet", 1.0)
     priors |= _linked_priors(design, columns, unit)
     for factor, z in zip(design.factors, design.rows.z, strict=True):
         for level in levels:

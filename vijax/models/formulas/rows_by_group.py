@@ -63,7 +63,7 @@ def _facts_in_units(design: Design, law: Law, form: Form) -> dict[str, np.ndarra
 
 def _step_means(form: Form) -> np.ndarray:
     """Means of the indicators of all steps of monotone terms."""
-    return np.array([mean for term in form.monotone for mean in term.centre])
+    return np.array([mean for term, *_ in form.monotone_terms() for mean in term.centre])
 
 
 def _offsets_in_units(form: Form, offset: np.ndarray) -> np.ndarray:

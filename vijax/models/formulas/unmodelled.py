@@ -27,14 +27,6 @@ CONSTANT = 1e-13
 """Spread below which, as a share of its size, a column is constant but for rounding."""
 
 
-def check_monotone(design: Design, law: Law) -> None:
-    """Raises ValueError if a law with a predictor for each category has monotone terms."""
-    expected = "one predictor, for mo(x)"
-    remedy = "Write C(x) for a coefficient of each value."
-    is_allowed = not (law.is_named and design.common.steps)
-    require(is_allowed, "family", expected, repr(law.name), remedy)
-
-
 def check_sizes(design: Design) -> None:
     """Raises ValueError for columns whose size or spread the floats of a density cannot hold."""
     width = jnp.result_type(float).itemsize

@@ -44,7 +44,8 @@ class Form:
           of the predictors.
       predictors: C, the predictors of a row of categories. The C coefficients of a column stand
         together.
-      monotone: the steps of monotone terms. Their indicators are the last columns of x in the rows.
+      monotone: the steps of monotone terms, of each term for one category after another. Their
+        indicators are the last columns of x in the rows.
       smooths: the coefficients of smooth terms.
       parameters: parameters of the law with formulas: their predictors follow the first one.
       slots: the number of the predictor that each coefficient enters: 0, but for such parameters.
@@ -133,13 +134,21 @@ class Form:
         return jnp.zeros(0)
 
     def excess_steps(self, values: Mapping[str, Any]) -> Float[Array, " steps"]:
-        """Coefficients of the indicators of all steps, in the units of the data."""
+        """Coefficients of the indicators of all steps, by predictor, in the units of the data."""
         beta = self.coefficients(values)
         parts = [jnp.zeros(0, beta.dtype)]
-        for term in self.monotone:
-            b = beta[self.labels.index(term.label)]
-            parts.append(term.excess(b, values[STEPS + term.label]))
+        for terms in self.monotone_terms():
+            excesses = [
+                term.excess(beta[self.labels.index(term.label)], values[STEPS + term.label])
+                for term in terms
+            ]
+            parts.append(jnp.stack(excesses, -1).ravel())
         return jnp.concatenate(parts)
+
+    def monotone_terms(self) -> list[tuple[Monotone, ...]]:
+        """The steps of each monotone term: in each predictor, of categories."""
+        starts = range(0, len(self.monotone), self.predictors)
+        return [self.monotone[start : start + self.predictors] for start in starts]
 
     def row_coefficients(self, values: Mapping[str, Any]) -> Float[Array, " columns"]:
         """Coefficients of the columns x of rows in units of size one: b, less what the location
@@ -262,7 +271,7 @@ class Form:
 
     def step_centre(self) -> Float[Array, " steps"]:
         """Means of the indicators of all steps."""
-        centre = [mean for term in self.monotone for mean in term.centre]
+        centre = [mean for term, *_ in self.monotone_terms() for mean in term.centre]
         return jnp.asarray(centre, jnp.result_type(float))
 
     def predictor_at_centre(self, values: Mapping[str, Any]) -> Float[Array, " *cutpoints"]:

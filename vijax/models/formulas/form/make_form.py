@@ -11,7 +11,7 @@ from vijax.data.formulas.row_statistics import mean_and_spread
 from vijax.models.formulas.form.design_units import design_units
 from vijax.models.formulas.form.form import Form
 from vijax.models.formulas.form.parts import Effects, Monotone, Units
-from vijax.models.formulas.formula import Design
+from vijax.models.formulas.formula import Design, name_at_level
 from vijax.models.formulas.laws import Law
 from vijax.models.formulas.priors import Prior
 
@@ -93,7 +93,9 @@ def _monotone_terms(design: Design, weights: np.ndarray) -> tuple[Monotone, ...]
     step_means = mean_and_spread(design.rows.steps, weights)[0].tolist()
     monotone = []
     for label, size, slot in design.steps:
-        monotone.append(Monotone(label, size, tuple(step_means[:size]), slot))
+        means = tuple(step_means[:size])
+        for level in design.against or (None,):
+            monotone.append(Monotone(name_at_level(label, level), size, means, slot))
         step_means = step_means[size:]
     return tuple(monotone)
 
