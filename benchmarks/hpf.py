@@ -101,12 +101,13 @@ def collections_of(path: Path) -> sp.csr_array:
 
 
 def ours(feedback: str, minibatches: bool) -> Way:
-    """100 sweeps of all users, or 20 passes in batches of 500; the time includes a program that is
-    compiled."""
+    """100 sweeps of all users, or 20 passes of thirty steps, of 50 to 1,000 users (the settings of
+    docs/how-to/recommend.md); the time includes a program that is compiled."""
 
     def run(kept: Any, seed: int) -> tuple[Factors, float]:
         model = vi.models.hpf(K, kept.shape[1], feedback=feedback)
-        how = {"batch_size": 500, "num_epochs": 20} if minibatches else {"num_steps": 100}
+        size = min(1000, max(50, kept.shape[0] // 30))
+        how = {"batch_size": size, "num_epochs": 20} if minibatches else {"num_steps": 100}
         begun = time.process_time()
         fit = vi.fit(
             (vi.svi if minibatches else vi.cavi)(model), kept, key=jax.random.key(seed), **how

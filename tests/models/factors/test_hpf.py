@@ -388,3 +388,42 @@ WRONG = {
 def test_wrong_input_is_named(message):
     with pytest.raises(ValueError, match=message):
         WRONG[message]()
+
+
+def test_locals_of_a_sparse_matrix_are_those_of_the_paper():
+    """The users' laws at the items of a fit are a fixed point of the paper's updates."""
+    with jax.enable_x64(True):
+        model = hpf(K, ITEMS, **GIVEN, estep=vi.estep.mean_field(max_iters=3000, tol=1e-12))
+        fit = vi.fit(vi.cavi(model), COUNTS, num_steps=3, key=jax.random.key(1))
+        q = fit.locals(sp.csr_array(COUNTS), key=jax.random.key(0))
+        by_hand = ByHand(fit.posterior["items"], fit.posterior["item_rates"])
+        for _ in range(3000):
+            by_hand.users()
+        np.testing.assert_allclose(q["weights"].shape, by_hand.theta[0], rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(q["weights"].rate, by_hand.theta[1], rtol=1e-5)
+        np.testing.assert_allclose(q["rates"].rate, by_hand.xi[1], rtol=1e-5)
+        np.testing.assert_allclose(fit.predict(COUNTS), q["weights"].mean(), rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_the_settings_of_the_page_rank_as_all_users_at_once():
+    """Thirty steps a pass; a coarse E-step too. Far above popularity, level with cavi."""
+    rng = np.random.default_rng(2)
+    tastes, kinds = rng.gamma(0.15, 4.0, (900, 6)), rng.gamma(0.15, 0.5, (6, 200))
+    kept, hidden = vi.evaluate.hide(sp.csr_array(rng.poisson(tastes @ kinds)))
+    popular = np.asarray(kept.sum(0), float).reshape(-1, 1)
+    recall = {"popularity": vi.evaluate.ranking(np.ones((900, 1)), popular, kept, hidden).recall}
+    coarse = vi.estep.mean_field(max_iters=10, tol=1e-2)
+    for name, estep, settings in (
+        ("cavi", None, {"num_steps": 100}),
+        ("svi", None, {"num_epochs": 20, "batch_size": 50}),
+        ("coarse", coarse, {"num_epochs": 20, "batch_size": 50}),
+    ):
+        model = hpf(8, 200, feedback="implicit", estep=estep)
+        alg = vi.cavi(model) if name == "cavi" else vi.svi(model)
+        fit = vi.fit(alg, kept, key=jax.random.key(0), **settings)
+        items = np.asarray(fit.posterior["items"].mean())
+        recall[name] = vi.evaluate.ranking(fit.predict(kept), items, kept, hidden).recall
+    assert recall["cavi"] > 1.3 * recall["popularity"]
+    for name in ("svi", "coarse"):
+        assert recall[name] > 0.95 * recall["cavi"]
