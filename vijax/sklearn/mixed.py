@@ -186,6 +186,8 @@ class MixedModelRegressor(RegressorMixin, _FormulaEstimator):
           ValueError: an argument out of its range, a formula that cannot be read, a column that is
             not there, missing values, responses that the family does not have.
         """
+        remedy = "vijax.glmm takes angles: errors and scores here are differences of numbers."
+        require(self.family != "vonmises", "family", "a family of numbers", "vonmises", remedy)
         frame, y, sample_weight = self._frame(X, y, sample_weight)
         self._fit_table(self.family, frame, _numbers(y), sample_weight)
         return self

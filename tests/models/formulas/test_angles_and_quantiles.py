@@ -291,6 +291,8 @@ def test_many_quantile_regressions_are_those_of_one(tmp_path):
 def test_wrong_angles_and_quantiles_are_refused():
     with pytest.raises(ValueError, match=naming("family:", "radians", "numpy.deg2rad", "90")):
         vi.glmm("y ~ x", {"y": [0.0, 90.0, 180.0], "x": [1.0, 2.0, 4.0]}, "vonmises")
+    with pytest.raises(ValueError, match=naming("family:", "numpy.angle")):
+        vi.glmm("y ~ x", {"y": ANGLES % (2 * np.pi), "x": X}, "vonmises")
     table = {"y": AMOUNTS, "x": X}
     for quantile in (0.0, 1.0, 90):
         with pytest.raises(ValueError, match=naming("quantile:", "(0, 1)")):
@@ -305,3 +307,15 @@ def test_angles_about_the_end_of_the_link_are_told():
     y = wrap_angles(ANGLES + 2.4)
     with pytest.warns(UserWarning, match="tan"):
         vi.glmm("y ~ x", {"y": y, "x": X}, "vonmises")
+
+
+def test_the_estimator_predicts_quantiles_and_refuses_angles():
+    pandas = pytest.importorskip("pandas")
+    from vijax.sklearn import MixedModelRegressor
+
+    frame = pandas.DataFrame({"x": X})
+    options = {"family": "asymmetriclaplace", "quantile": 0.9, "random_state": 0}
+    predicted = MixedModelRegressor(**options).fit(frame, AMOUNTS).predict(frame)
+    assert 0.84 < np.mean(predicted > AMOUNTS) < 0.95
+    with pytest.raises(ValueError, match=naming("family:", "vonmises", "vijax.glmm")):
+        MixedModelRegressor(family="vonmises").fit(frame, ANGLES)

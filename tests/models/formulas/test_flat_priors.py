@@ -198,6 +198,8 @@ def test_other_words_and_laws_are_refused():
     table = {"y": Z, "x": X}
     with pytest.raises(ValueError, match=naming("priors:", "flat", "wide")):
         vi.glmm("y ~ x", table, priors={"*": "wide"})
+    with pytest.raises(ValueError, match=naming("priors:", "list", "flat")):
+        vi.glmm("y ~ x", table, priors=["flat"])
     with pytest.raises(ValueError, match=naming("priors:", "x", "half_flat")):
         vi.glmm("y ~ x", table, priors={"x": ("half_flat",)})
     with pytest.raises(ValueError, match=naming("priors:", "x", "flat")):

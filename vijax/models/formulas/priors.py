@@ -254,6 +254,9 @@ def merge_priors(
     merged = dict(usual)
     if isinstance(changes, str):
         changes = {ALL: changes}
+    expected = '"flat", or priors by name: {"x": ("normal", 0, 1)}'
+    is_mapping = changes is None or isinstance(changes, Mapping)
+    require(is_mapping, "priors", expected, type(changes).__name__)
     changes = dict(changes or {})
     if ALL in changes and ALL not in usual:
         prior = changes.pop(ALL)

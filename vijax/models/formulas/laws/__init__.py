@@ -260,7 +260,8 @@ LAWS = {
             "vonmises",
             "tan_half",
             ("kappa",),
-            "angles in radians from -pi to pi (degrees: numpy.deg2rad)",
+            "angles in radians from -pi to pi (degrees: numpy.deg2rad; others: "
+            "numpy.angle(numpy.exp(1j * y)))",
             are_angles,
             von_mises,
             mean_function=mean_vector,
