@@ -237,6 +237,7 @@ def test_responses_without_a_fit_are_told(gaps):
         ({"weights": ["1", "2"] * 24}, "weights: expected numbers, got text"),
         ({"formula": "~ x + _response"}, "columns \\['x', 'h', 'g', 'depth'\\]"),
         ({"table": {**TABLE, "x": np.r_[np.nan, TABLE["x"][1:]]}}, 'missing="drop"'),
+        ({"responses": np.full((48, 1), 1e300)}, r"up to 1e\+140.*got 1e\+300"),
         ({"responses": np.full((48, 1), np.inf)}, "infinite, of '0' in row 0"),
         ({"responses": np.full((48, 1), -1.0), "family": "poisson"}, "The response is 0"),
         ({"responses": np.ones((48, 1))}, "one that can be fitted, got none"),
@@ -397,3 +398,18 @@ def test_rows_that_lack_a_cell_are_left_out_on_request(gaps, tmp_path: pathlib.P
     assert loaded.left_out == fits.left_out
     assert loaded.model("1").priors == fits.model("1").priors
     np.testing.assert_allclose(loaded.predictors(rows), whole.predictors(rows), rtol=1e-9)
+
+
+def test_masked_cells_are_missing(gaps):
+    """The number beneath a mask is far from the others."""
+    is_masked = np.isnan(gaps)
+    masked = np.ma.masked_array(np.where(is_masked, 1e6, gaps), is_masked)
+    fits = vi.glmm.many("~ x", TABLE, masked, key=KEY)
+    plain = vi.glmm.many("~ x", TABLE, gaps, key=KEY)
+    np.testing.assert_array_equal(fits.mean, plain.mean)
+
+
+def test_text_is_no_number_in_new_rows_either(gaps):
+    fits = vi.glmm.many("~ x", TABLE, gaps, key=KEY)
+    with pytest.raises(ValueError, match=r"got text.*asarray\(table\['x'\], float\)"):
+        fits.predictors({"x": ["1.5"]})

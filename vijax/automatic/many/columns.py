@@ -12,6 +12,9 @@ from vijax.checks import require
 from vijax.data.schema.same_rows import require_one_index
 from vijax.data.schema.typed_columns import typed_table
 
+LARGEST = 1e140
+"""Size of the largest responses, whose squares a density can hold."""
+
 
 class Responses(NamedTuple):
     """Responses of the rows of one table.
@@ -66,14 +69,17 @@ def _read_array(responses: np.ndarray, size: int) -> Responses:
     require(is_matrix, "responses", expected, f"shape {responses.shape}")
     is_number = responses.dtype.kind in "biuf"
     require(is_number, "responses", "an array of numbers", f"of type {responses.dtype}")
-    return _check_endless(tuple(map(str, range(responses.shape[1]))), responses.astype(float))
+    values = np.ma.filled(responses.astype(float), np.nan)
+    return _check_endless(tuple(map(str, range(responses.shape[1]))), np.asarray(values))
 
 
 def _check_endless(names: tuple[str, ...], values: np.ndarray) -> Responses:
-    endless = np.argwhere(np.isinf(values))
+    endless = np.argwhere(np.abs(values) > LARGEST)
     actual = ""
     if len(endless):
         row, column = endless[0]
-        actual = f"one that is infinite, of {names[column]!r} in row {row}, counted from 0"
-    require(not len(endless), "responses", "finite numbers, or missing cells", actual)
+        number = f"{values[row, column]:g}".replace("inf", "one that is infinite")
+        actual = f"{number}, of {names[column]!r} in row {row}, counted from 0"
+    expected = f"numbers of sizes up to {LARGEST:g}, or missing cells"
+    require(not len(endless), "responses", expected, actual)
     return Responses(names, values)

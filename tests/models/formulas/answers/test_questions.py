@@ -393,3 +393,48 @@ def test_marginal_means_over_rows_set_all_rows_to_each_level():
         model.marginal_means(draws, "x", key=KEY, newdata=rows)
     with pytest.raises(ValueError, match=r"predictions\(by=\)"):
         model.marginal_means(draws, "z", key=KEY, newdata=TABLE)
+
+
+OWN_NAMES = ("mean", "sd", "row", "category", "term", "contrast", "P(h)", "50 %")
+
+
+@pytest.mark.parametrize("name", OWN_NAMES)
+@pytest.mark.parametrize("family", ["gaussian", "categorical"])
+def test_a_column_may_have_the_name_of_a_column_of_answers(family, name):
+    """Beside the same table with another name: all numbers and labels stay."""
+    response = {"gaussian": "y", "categorical": "kind"}[family]
+    tables = []
+    for column_name in ("h", name):
+        table = {response: TABLE[response], "z": TABLE["z"], column_name: TABLE["h"]}
+        model = vi.glmm(f"{response} ~ z + `{column_name}`", table, family=family)
+        draws = drawn(model)
+        means_table = ask(model, draws, by=[column_name])
+        tables.append(
+            [
+                means_table,
+                ask(model, draws, column_name),
+                ask(model, draws, ["z"], by=[column_name], slope=True),
+                ask(model, draws, newdata={"z": [0.0, 1.0], column_name: ["a", "b"]}),
+                means_table.pairwise(),
+            ]
+        )
+    for plain, same in zip(*tables, strict=True):
+        plain_columns, columns = plain.columns(), same.columns()
+        assert len(columns) == len(plain_columns)
+        for cells, own_cells in zip(plain_columns.values(), columns.values(), strict=True):
+            if cells.dtype != object or "term" not in same.labels:
+                np.testing.assert_array_equal(own_cells, cells)
+        lengths = {len(row) for row in same._cells()}
+        assert lengths == {len(row) for row in plain._cells()}
+
+
+@pytest.mark.parametrize(
+    "newdata", [{"x": [], "h": []}, {"x": np.zeros(0), "h": np.array([], str)}]
+)
+@pytest.mark.parametrize("at", [None, {"x": [1.0]}])
+def test_no_rows_are_an_error(newdata, at):
+    model = vi.glmm("y ~ x + h", TABLE)
+    draws = drawn(model)
+    for options in ({}, {"what": "h"}, {"what": ["x"], "slope": True}):
+        with pytest.raises(ValueError, match="newdata: expected a row or more"):
+            ask(model, draws, newdata=newdata, at=at, **options)

@@ -27,6 +27,7 @@ from vijax.models.formulas.answers.table import (
     join,
     names_of_labels,
     summarise,
+    with_free_names,
 )
 from vijax.models.formulas.answers.variables import (
     Variable,
@@ -155,9 +156,10 @@ class Scene:
         else:
             columns = {name: x[self.cells.code[places]] for name, x in self.cells.labels.items()}
             if not self.grid.is_grid:
-                columns = {"row": places, **columns}
+                columns = {"row": places, **with_free_names(columns, ["row"])}
         labels = {name: np.repeat(x[: len(places)], copies) for name, x in columns.items()}
         if len(categories):
+            labels = with_free_names(labels, ["category"])
             labels["category"] = np.tile(categories, len(places))
         return labels
 
@@ -175,7 +177,15 @@ class Scene:
         titles = {name: np.array([text] * size, object) for name, text in first.items()}
         level = self.request.level
         is_circular = self.has_angles and not is_slope
-        return summarise({**titles, **labels}, flat, level, null, is_circular=is_circular)
+        table = summarise(
+            {**titles, **with_free_names(labels, titles)},
+            flat,
+            level,
+            null,
+            is_circular=is_circular,
+        )
+        is_by_category = len(self.means.categories) > 0
+        return dataclasses.replace(table, is_by_category=is_by_category)
 
     @property
     def has_angles(self) -> bool:

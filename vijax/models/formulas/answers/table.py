@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -67,6 +67,24 @@ def find_turn(kind: str) -> Comparison:
     return COMPARISONS["difference"]._replace(compare=lambda high, low: wrap_angles(high - low))
 
 
+def with_free_names(
+    columns: Mapping[str, np.ndarray], taken_names: Iterable[str]
+) -> dict[str, np.ndarray]:
+    """The columns, with as many underscores behind names as they need to differ from these.
+
+    >>> list(with_free_names({"mean": np.ones(1), "x": np.ones(1)}, ["mean", "sd"]))
+    ['mean_', 'x']
+    """
+    all_names = {*taken_names}
+    renamed = {}
+    for name, values in columns.items():
+        while name in all_names:
+            name += "_"
+        all_names.add(name)
+        renamed[name] = values
+    return renamed
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class AnswerTable:
     """Estimates with intervals; it prints as a table.
@@ -85,6 +103,7 @@ class AnswerTable:
       notes: what the numbers are, and how effects of groups enter.
       draws: the draws, (S, M); None where they would have more than 16 million numbers.
       is_circular: True for angles, whose draws are those within pi of their mean direction.
+      is_by_category: True for a row for each category of the response, whose label is "category".
     """
 
     labels: dict[str, np.ndarray]
@@ -100,18 +119,20 @@ class AnswerTable:
     notes: tuple[str, ...] = ()
     draws: Float[np.ndarray, "S M"] | None = None
     is_circular: bool = False
+    is_by_category: bool = False
 
     def __len__(self) -> int:
         return len(self.mean)
 
     def columns(self) -> dict[str, np.ndarray]:
-        """The columns of the table by name, labels first."""
+        """The columns of the table by name, labels first. A label with the name of a number, as the
+        column "mean" of the user's table, gets an underscore."""
         low, high = name_ends(self.level)
         numbers = {"mean": self.mean, "sd": self.sd, low: self.low, "50 %": self.median}
-        columns = {**self.labels, **numbers, high: self.high}
+        numbers[high] = self.high
         if self.above is not None:
-            columns[f"P(> {self.null:g})"] = self.above
-        return columns
+            numbers[f"P(> {self.null:g})"] = self.above
+        return {**with_free_names(self.labels, numbers), **numbers}
 
     def to_frame(self) -> Any:
         """Returns a `pandas.DataFrame`; ImportError without pandas."""
@@ -138,7 +159,9 @@ class AnswerTable:
             comparison = find_turn(kind)
         require(self.draws is not None, "table", "one with draws", f"{len(self):,} rows without")
         by = names_of_labels(by)
-        within = [*by, *(name for name in self.labels if name == "category" and name not in by)]
+        within = list(by)
+        if self.is_by_category and "category" not in by:
+            within.append("category")
         unknown = [name for name in by if name not in self.labels]
         require(not unknown, "by", f"labels of the table, of {list(self.labels)}", unknown)
         free = [name for name in self.labels if name not in within]
@@ -150,13 +173,15 @@ class AnswerTable:
         ]
         contrasts = [f"{names[j]} {comparison.sign} {names[i]}" for i, j in pairs]
         labels = {"contrast": np.array(contrasts, object)}
-        labels |= {name: self.labels[name][low] for name in within}
+        own_labels = {name: self.labels[name][low] for name in within}
+        labels |= with_free_names(own_labels, labels)
         assert self.draws is not None
         values = comparison.compare(self.draws[:, high], self.draws[:, low])
         notes = (f"{comparison.words} between rows.", *self.notes)
-        return summarise(
+        pairs_table = summarise(
             labels, values, self.level, comparison.null, notes, is_circular=self.is_circular
         )
+        return dataclasses.replace(pairs_table, is_by_category=self.is_by_category)
 
     def _pairs(
         self, within: Sequence[str], free: Sequence[str], base: Any
@@ -200,10 +225,10 @@ class AnswerTable:
         columns = self.columns()
         for i in range(min(len(self), MOST_ROWS)):
             cells = [label_text(x[i]) for x in self.labels.values()]
-            for name, x in columns.items():
+            for name, x in list(columns.items())[len(cells) :]:
                 if name.startswith("P("):
                     cells.append(f"{x[i]:.3f}")
-                elif name not in self.labels:
+                else:
                     cells.append(format_number(float(x[i]), float(spreads[i])))
             yield ["", *cells]
 
@@ -312,4 +337,5 @@ def join(tables: Sequence[AnswerTable], notes: Sequence[str] = ()) -> AnswerTabl
         notes=tuple(notes),
         draws=draws,
         is_circular=first.is_circular,
+        is_by_category=first.is_by_category,
     )
