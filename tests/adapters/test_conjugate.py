@@ -203,6 +203,36 @@ def test_what_is_not_conjugate_stays():
     assert "summed out" not in model.queries
 
 
+def test_a_density_without_second_derivatives_keeps_its_unknowns():
+    @jax.custom_jvp
+    def constant(x):
+        return x
+
+    constant.defjvps(lambda dx, _, x: jnp.nan * dx)
+
+    @jax.custom_jvp
+    def log_lik(level, log_sd):
+        residuals = (level - jnp.arange(4.0)) / jnp.exp(log_sd)
+        return -0.5 * jnp.sum(residuals**2) - 4 * log_sd
+
+    def slope(primals, tangents):
+        level, log_sd = primals
+        residuals = (level - jnp.arange(4.0)) / jnp.exp(log_sd)
+        slopes = constant(-residuals / jnp.exp(log_sd)), constant(jnp.sum(residuals**2) - 4)
+        return log_lik(*primals), jnp.sum(slopes[0] * tangents[0]) + slopes[1] * tangents[1]
+
+    log_lik.defjvp(slope)
+
+    def story():
+        log_sd = numpyro.sample("log_sd", dist.Normal(0, 1))
+        spread = numpyro.sample("spread", dist.HalfNormal(1.0))
+        level = numpyro.sample("level", dist.Normal(0, spread).expand([4]).to_event(1))
+        numpyro.factor("y", log_lik(level, log_sd))
+
+    model = vi.from_numpyro(story)
+    assert model.log_density.variables.names == ["level", "log_sd", "spread"]
+
+
 def test_an_unknown_on_which_laws_of_others_depend_stays():
     def regions(y, region):
         mean = numpyro.sample("mean", dist.Normal(0, 3))

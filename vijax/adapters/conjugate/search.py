@@ -17,7 +17,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from vijax.adapters.conjugate.forms import FORMS, NORMAL, Form
-from vijax.adapters.conjugate.marginal import Blocks, Plan, Single
+from vijax.adapters.conjugate.marginal import Blocks, Marginal, Plan, Single
 from vijax.automatic.curvature.pattern import colour_columns
 from vijax.contract.variables import Free, Variables
 from vijax.xla.compiler import quick_jit
@@ -32,6 +32,7 @@ SDS = 2.5  # standard deviations within which the random points are
 SAME = 1e-6  # share of a slope by which a prediction may be wrong
 COUPLED = 1e-9  # share of the diagonal from which on two normals depend on each other
 MOST_NORMALS = 600  # normals that may depend on each other
+MOST_BESIDE = 5000  # coordinates in all, where normals depend on each other
 MOST_IN_BLOCK = 256  # normals of a block: its factor takes the cube of these
 MOST_COLOURS = 64  # sets of slopes
 AT_ONCE = 64  # points of one call
@@ -76,7 +77,10 @@ def find_plan(
             if fit is None:
                 return None
             inner = Variables.from_tree({name: variables[name] for name in selection})
-            return fit.plan(inner, search.order(inner))
+            plan = fit.plan(inner, search.order(inner))
+            if not _has_slopes(Marginal(plan, log_joint), search.finite(points)):
+                return None
+            return plan
     except Exception:  # a density that has no gradient, or cannot be traced in float64
         return None
 
@@ -185,21 +189,21 @@ class _Fit(NamedTuple):
     def plan(self, variables: Variables, order: Int[np.ndarray, " m"]) -> Plan:
         """The plan, with coordinates in the order of `variables`."""
         sources = np.argsort(self.rows)[np.searchsorted(np.sort(self.rows), order)]
-        count = len(order)
-        is_coupled = np.zeros((count, count), bool)
+        in_block = np.zeros(len(order), bool)
+        colour = np.zeros(len(order), int)
+        blocks: list[Blocks] = []
         if self.is_coupled is not None:
             is_coupled = self.is_coupled[np.ix_(sources, sources)]
-        in_block = is_coupled.sum(1) > 1
-        colour = np.zeros(count, int)
-        if in_block.any():
+            in_block = is_coupled.sum(1) > 1
             part = is_coupled[np.ix_(in_block, in_block)]
             colour[in_block] = colour_columns(sparse.csr_array(part))
+            blocks = _blocks(is_coupled, in_block, colour)
         entries = _Entries(tuple(self.forms[i] for i in sources))
         singles = [Single(form, i[~in_block[i]]) for form, i in entries.parts()]
         return Plan(
             variables,
             tuple(single for single in singles if len(single.rows)),
-            tuple(_blocks(is_coupled, in_block, colour)),
+            tuple(blocks),
             self.middle[sources],
             self.width[sources],
             colour == np.arange(colour.max() + 1)[:, None],
@@ -212,6 +216,16 @@ class _Fit(NamedTuple):
         _, component = csgraph.connected_components(sparse.csr_array(self.is_coupled))
         colour = colour_columns(sparse.csr_array(self.is_coupled))
         return bool(np.bincount(component).max() <= MOST_IN_BLOCK and colour.max() < MOST_COLOURS)
+
+
+def _has_slopes(marginal: Marginal, points: Sequence[Values]) -> bool:
+    """True where the marginal density has a gradient, which takes second derivatives of the joint
+    density: a branch of that may have none."""
+    names = marginal.plan.names
+    remaining = [{name: x for name, x in point.items() if name not in names} for point in points]
+    stacked = jax.tree.map(lambda *x: np.stack([np.asarray(part, float) for part in x]), *remaining)
+    slopes = quick_jit(jax.vmap(jax.grad(marginal)))(stacked)
+    return all(np.isfinite(x).all() for x in jax.tree.leaves(slopes))
 
 
 def _blocks(is_coupled: np.ndarray, in_block: np.ndarray, colour: np.ndarray) -> list[Blocks]:
@@ -245,8 +259,8 @@ class _Search:
         self._variables = variables
         self._program = quick_jit(jax.vmap(jax.grad(log_density)))
         x = np.stack([np.asarray(variables.coordinates(values), float) for values in points])
-        is_finite = np.isfinite(self._slopes(x)).all(1)
-        self._points = x[is_finite][:MOST_POINTS]
+        self._is_finite = np.isfinite(self._slopes(x)).all(1)
+        self._points = x[self._is_finite][:MOST_POINTS]
         self._rng = np.random.default_rng(0)
         self._forms: dict[str, Form | None] = {}
 
@@ -257,6 +271,10 @@ class _Search:
             full = np.concatenate([chunk, np.repeat(chunk[:1], AT_ONCE - len(chunk), 0)])
             parts.append(np.asarray(self._program(full), np.float64)[: len(chunk)])
         return np.concatenate(parts)
+
+    def finite(self, points: Sequence[Values]) -> list[Values]:
+        """Those of the points where the density has a gradient."""
+        return [point for point, has in zip(points, self._is_finite, strict=True) if has]
 
     def order(self, inner: Variables) -> Int[np.ndarray, " m"]:
         """The coordinates of these variables among all, in the order of `inner`."""
@@ -323,7 +341,7 @@ class _Search:
         """Coordinates of which the normal ones may depend on each other."""
         is_normal = np.array([form == NORMAL for form in forms])
         normal, single = rows[is_normal], rows[~is_normal]
-        if not 0 < len(normal) <= MOST_NORMALS:
+        if not 0 < len(normal) <= MOST_NORMALS or len(rows) > MOST_BESIDE:
             return None
         single_forms = tuple(form for form in forms if form != NORMAL)
         is_coupled = np.eye(len(rows), dtype=bool)
