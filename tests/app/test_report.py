@@ -205,3 +205,18 @@ def test_no_card_stands_beside_an_empty_half():
     text = _two_columns(cards)
     kinds = re.findall(r'class="card( [^"]*|)"', text)
     assert kinds == [" wide lone", " wide", "", ""]
+
+
+def test_a_page_without_a_score_or_verdict_says_that_nothing_was_checked():
+    steps = [("What may be wrong", "vijax check runs/mine")]
+    table = blocks.Table("States", ["state", "share"], [("0", 0.5)])
+    hidden = blocks.Table(blocks.TITLE_OF_HIDDEN, ["by", "NDCG@20"], [("this model", 0.4)])
+    curves = Curves(*(np.zeros(0) for _ in Curves._fields))
+    for shown, next_steps, said in (
+        ([table], steps, True),
+        ([table, hidden], steps, False),
+        ([table], [], False),  # a run that goes on
+    ):
+        page = render(Report("A title", "A lead.", {}, {}, next_steps, shown, curves, {}))
+        assert ("Nothing was held out or checked" in page) == said
+        assert ("How sure is it?" in page) == (said or hidden in shown)

@@ -35,10 +35,25 @@ def test_installation_is_one_hidden_cell_and_no_story_ends_in_an_assert(source):
     assert not any(line.lstrip().startswith("assert ") for line in text.splitlines())
 
 
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_the_documentation_shows_what_cells_print(source):
+    """The site shows notebooks with the outputs in their files."""
+    nbformat = pytest.importorskip("nbformat")
+    path = source.with_suffix(".ipynb")
+    if not path.exists():
+        pytest.skip("a source distribution is without the notebooks' outputs")
+    cells = nbformat.read(path, as_version=4).cells
+    outputs = [out for cell in cells for out in cell.get("outputs", [])]
+    assert len(outputs) > 3
+    assert not any(out.output_type == "error" for out in outputs)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 def test_runs_from_top_to_bottom(source):
+    if "cli,examples" in source.read_text():
+        pytest.importorskip("statsmodels")
     jupytext = pytest.importorskip("jupytext")
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     notebook = jupytext.read(source)
@@ -82,6 +97,7 @@ def test_the_first_cell_installs_a_clone_and_replaces_nothing(source, monkeypatc
     (clone / "vijax" / "app" / "cli.py").touch()
     wanted, kept = installed_by_the_first_cell(source, monkeypatch)
     own = {"mixtures": "cli,mcmc", "networks": "cli,networks", "structural_topics": "cli,sklearn"}
+    own |= dict.fromkeys(("business_cycle", "investment", "transplants"), "cli,examples")
     extras = own.get(source.stem, "cli")
     assert wanted == f"vijax-vi[{extras}] @ {clone.as_uri()}"
     assert {

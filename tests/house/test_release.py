@@ -154,7 +154,18 @@ def test_extras_for_accelerators_are_those_of_jax():
     for name in ("cuda12", "cuda13", "tpu"):
         bound = next(item for item in PROJECT["dependencies"] if item.startswith("jax>="))
         assert extras[name] == [bound.replace("jax", f"jax[{name}]")]
-    unlisted = {"cuda12", "cuda13", "tpu", "pymc", "tfp", "all", "browser", "docs", "test"}
+    unlisted = {
+        "cuda12",
+        "cuda13",
+        "tpu",
+        "pymc",
+        "tfp",
+        "all",
+        "browser",
+        "docs",
+        "examples",
+        "test",
+    }
     assert set(re.findall(r"[\w]+(?=[,\]])", extras["all"][0])) == set(extras) - unlisted
 
 
@@ -162,7 +173,7 @@ def test_the_page_on_installing_lists_every_extra():
     page = (ROOT / "docs" / "install.md").read_text()
     rows = re.findall(r"^\| (`.*?) \|", page, flags=re.MULTILINE)
     listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    assert listed == set(PROJECT["optional-dependencies"]) - {"browser", "docs", "test"}
+    assert listed == set(PROJECT["optional-dependencies"]) - {"browser", "docs", "examples", "test"}
 
 
 def test_versions_agree():

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 
 from vijax import models
-from vijax.app.drawing.blocks import Block, Table
+from vijax.app.drawing.blocks import TITLE_OF_HIDDEN, Block, Table
 from vijax.app.drawing.views import spread_rows
 from vijax.app.settings.options import build_from_section, chooser, model_section
 from vijax.app.settings.sections import row_section
@@ -127,7 +127,7 @@ def _rankings(run: FittedRun, sample: Any) -> list[Block]:
     if sample.num_documents < everybody.num_documents:
         about += f" These are {sample.num_documents:,} of {everybody.num_documents:,} users."
     header = ["by", f"NDCG@{result.n}", f"recall@{result.n}"]
-    return [Table("Hidden items that are found", header, rows, about)]
+    return [Table(TITLE_OF_HIDDEN, header, rows, about)]
 
 
 def transform(run: FittedRun, users: Any, tell: Tell) -> RowResults:

@@ -227,18 +227,17 @@ def _next_steps(run: Run) -> list[tuple[str, str]]:
     listing = run.config.listing
     steps = []
     if listing.transform is not None:
-        answer = "Results for other rows"
-        if listing.of_documents:
-            answer = "Topics of other documents"
+        answer = ANSWERS.get(listing.source.results, "Results for other rows")
         steps.append((answer, f"vijax transform {folder} --data FILE --out results.csv"))
     if listing.drawing is not None and listing.drawing.of_steps:
         steps.append(("Forecasts with intervals", f"vijax predict {folder} --steps 10"))
     elif listing.drawing is not None and listing.drawing.of_target:
         steps.append(("Draws of the target", f"vijax predict {folder} --data FILE"))
-    if listing.of_documents:
+    if listing.source.results == "doc_topics":
         steps.append(("Topics over time or by group", f"vijax shares {folder} --by COLUMN"))
     if run.result.get("score"):
         steps.append(("How well it predicts other data", f"vijax evaluate {folder} --data FILE"))
+    steps.append(("What may be wrong, in a minute or so", f"vijax check {folder}"))
     sizes = [name for name in SIZES if hasattr(run.config.model, name)]
     if sizes:
         size = getattr(run.config.model, sizes[0])
@@ -249,6 +248,11 @@ def _next_steps(run: Run) -> list[tuple[str, str]]:
     return steps
 
 
+ANSWERS = {
+    "doc_topics": "Topics of other documents",
+    "recommendations": "Recommendations for other users",
+}
+"""What `vijax transform` writes, by the name of a run's own file of results."""
 SIZES = ("num_topics", "num_components", "num_states", "num_factors", "num_blocks")
 """Settings of the size of a model, of which a sweep tries several."""
 

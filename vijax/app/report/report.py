@@ -17,7 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vijax.app.drawing import blocks, charts
-from vijax.app.drawing.blocks import TITLE_OF_MEASURES, TITLE_OF_QUALITY, TITLE_OF_VERDICT
+from vijax.app.drawing.blocks import (
+    TITLE_OF_HIDDEN,
+    TITLE_OF_MEASURES,
+    TITLE_OF_QUALITY,
+    TITLE_OF_VERDICT,
+)
 from vijax.app.drawing.svg import escape
 from vijax.app.report import frame
 from vijax.app.report.embedded import TopicPage
@@ -112,11 +117,18 @@ def _results(report: Report) -> str:
     results = [block for block in report.shown if not isinstance(block, blocks.Topics)]
     findings = [charts.card(block) for block in results if block.title not in HOW_SURE]
     doubts = [charts.card(block) for block in results if block.title in HOW_SURE]
+    if not doubts and report.next_steps:
+        doubts = [UNSURE]
     title = "What else was found" if topics else "What was found"
     return topics + _section(title, findings) + _section("How sure is it?", doubts)
 
 
-HOW_SURE = (TITLE_OF_MEASURES, TITLE_OF_QUALITY, TITLE_OF_VERDICT)
+UNSURE = (
+    '<section class="card"><p>Nothing was held out or checked, so it is not known how well the '
+    "model predicts other data. The check below says what may be wrong.</p></section>"
+)
+"""What stands in place of scores and verdicts where a run has none."""
+HOW_SURE = (TITLE_OF_MEASURES, TITLE_OF_QUALITY, TITLE_OF_VERDICT, TITLE_OF_HIDDEN)
 """Titles of the blocks that say how good a fit is; they follow what it found."""
 
 
