@@ -97,14 +97,14 @@ PATHS = (
     MASK,
 )
 PARTIAL_PATHS = np.where(generator(16).random(PATHS[0].shape) < 0.2, np.nan, PATHS[0]), MASK
-LABELS = np.where(
-    generator(17).random(MASK.shape) < 0.3, generator(18).integers(STATES, size=MASK.shape), np.nan
-)
-KNOWN_PATHS = np.concatenate([PATHS[0], LABELS[..., None]], axis=2), MASK
 COUNT_PATHS = (
     np.where(MASK[..., None], generator(6).poisson(3.0, (GROUPS, STEPS, COLUMNS)), 0).astype(float),
     MASK,
 )
+LABELS = np.where(
+    generator(17).random(MASK.shape) < 0.3, generator(18).integers(2, size=MASK.shape), np.nan
+)
+KNOWN_PATHS = np.concatenate([COUNT_PATHS[0], LABELS[..., None]], axis=2), MASK
 INPUTS = np.where(MASK[..., None], generator(7).normal(size=(GROUPS, STEPS, COLUMNS)), 0.0)
 RESPONSE = np.where(MASK, generator(8).normal(size=(GROUPS, STEPS)), 0.0)
 SIGNS = np.where(MASK, np.where(RESPONSE > 0, 1.0, -1.0), 0.0)
@@ -398,12 +398,13 @@ ROWS = [
         "hmm_known_states",
         "hmm",
         lambda: vi.models.hmm(
-            emission.with_labels(emission.diagonal_gaussian(STATES, COLUMNS)),
+            emission.with_labels(emission.poisson(STATES, COLUMNS)),
         ),
         KNOWN_PATHS,
         columns="the last column is the state",
         components="states are known by their numbers",
-        scale=GAUSSIAN_PRIOR,
+        scale="counts",
+        numbers="count",
         asks=LOCALS,
     ),
     Case(

@@ -233,8 +233,9 @@ def test_a_rebuilt_model_is_the_same_and_a_pickled_fit_keeps_its_zeros():
         (None, "left-right", "transitions: expected a text for each state"),
         (None, ["? ? 0", "? ? 0", "? ? ?"], None),
         ("? ? 0", ["? ? 0", "? ? 0", "? ? ?"], "got state 2, which no path reaches"),
-        (None, 1j * np.eye(3), "transitions: expected numbers, NaN or None"),
-        (None, {"a": 1}, "transitions: expected numbers, NaN or None"),
+        (None, 1j * np.eye(3), r"transitions: expected shape \(3, 3\) of numbers, NaN or None"),
+        (None, ["? ? 0", "0 ?", "? ? ?"], r"expected shape \(3, 3\) of numbers"),
+        (None, {"a": 1}, r"transitions: expected shape \(3, 3\) of numbers, NaN or None"),
     ],
 )
 def test_known_probabilities_that_do_not_fit(starts, transitions, message):

@@ -596,8 +596,9 @@ def _numbers(values: np.ndarray, name: str, where: str, at: RowName) -> Float[np
 
 STEPS_UNSEEN = (
     "fill them in, and do not remove rows, which would join the steps before and after; with "
-    "--set data.missing=drop hmm and hdp_hmm take such a step as one that was not seen; arhmm, "
-    "slds and state_space take missing values as they are"
+    "--set data.missing=model hmm and hdp_hmm read the other cells of such a step, and with "
+    "data.missing=drop take it as one that was not seen; arhmm, slds and state_space take missing "
+    "values as they are"
 )
 """What to do about missing values of steps in time."""
 

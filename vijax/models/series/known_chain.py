@@ -126,7 +126,7 @@ def _probabilities(argument: str, value: Any, shape: tuple[int, ...]) -> np.ndar
         if array.dtype != bool:
             values = array.astype(float)
     except (TypeError, ValueError):
-        expected = "numbers, NaN or None for what is learnt, or booleans"
+        expected = f"shape {shape} of numbers, NaN or None for what is learnt, or booleans"
         raise ValueError(f"{argument}: expected {expected}, got {value!r}.") from None
     remedy = "One entry for each state."
     require(
