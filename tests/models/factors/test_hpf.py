@@ -413,7 +413,7 @@ def test_the_settings_of_the_page_rank_as_all_users_at_once():
     kept, hidden = vi.evaluate.hide(sp.csr_array(rng.poisson(tastes @ kinds)))
     popular = np.asarray(kept.sum(0), float).reshape(-1, 1)
     recall = {"popularity": vi.evaluate.ranking(np.ones((900, 1)), popular, kept, hidden).recall}
-    coarse = vi.estep.mean_field(max_iters=10, tol=1e-2)
+    coarse = vi.estep.mean_field(max_iters=5, tol=1e-2)
     for name, estep, settings in (
         ("cavi", None, {"num_steps": 100}),
         ("svi", None, {"num_epochs": 20, "batch_size": 50}),

@@ -44,6 +44,9 @@ def incomplete(emission: Emission) -> Emission:
     the prior probabilities of the components. This assumes that cells are missing at random: that
     it does not depend on the number in a cell whether it is missing.
 
+    `em` has no maximum if no row of a component has a cell in some column, and independent columns:
+    take `map` or `cavi`, whose priors tell of such a column.
+
     Args:
       emission: one of the Gaussian emissions of `vijax.models.emission`, `bernoulli` or `poisson`;
         `blurred` or `around` of one.
