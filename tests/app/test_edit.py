@@ -2,11 +2,13 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
 
 import vijax as vi
+from tests.naming import check_names
 from vijax.app.cli import main
 from vijax.app.drawing.words import page_words, word_order
 from vijax.app.runs.topic_edits import read_groups
@@ -68,6 +70,49 @@ def test_a_run_is_edited_into_another(run, tmp_path, capsys):
     split = tmp_path / "split"
     assert main(["edit", str(out), "--split", "1", "--out", str(split)]) == 0
     assert len(vi.load(split).topics()) == 4
+
+
+AVERAGED = """
+[model]
+name = "lda"
+num_topics = 3
+[data]
+path = "{path}"
+max_df = 1.0
+held_out = 0.2
+[fit]
+num_epochs = 6
+restarts = 2
+combine = "average"
+"""
+
+
+@pytest.mark.slow
+def test_edits_of_a_run_that_averages_two_fits(run, tmp_path, capsys):
+    """New names keep both fits; other edits say that one of them is edited, with its score, also on
+    the page, and have no held-out curve of the average."""
+    config = tmp_path / "averaged.toml"
+    config.write_text(AVERAGED.format(path=run.parent / "texts.csv"))
+    folders = {name: str(tmp_path / name) for name in ("run", "named", "ordered")}
+    assert main(["fit", str(config), "--out", folders["run"]]) == 0
+    assert main(["edit", folders["run"], "--name", "1: one", "--out", folders["named"]]) == 0
+    assert "the better one alone" not in capsys.readouterr().err
+    assert main(["edit", folders["run"], "--order", "2", "--out", folders["ordered"]]) == 0
+    said = capsys.readouterr()
+    score = float(re.search(r"document completion\): (-[\d.]+)", said.out)[1])
+    average, named = (vi.load(folders[name]) for name in ("run", "named"))
+    assert len(named.fit.members) == 2
+    shares = lambda loaded: np.asarray(loaded.transform(None).found["share"])
+    np.testing.assert_array_equal(shares(named), shares(average))
+    single, both = re.search(
+        r"averages 2 fits.*: (-[\d.]+) of that fit, (-[\d.]+) of", said.err
+    ).groups()
+    np.testing.assert_allclose(float(single), score, atol=0.015)  # draws by the order of topics
+    assert float(both) > float(single) + 0.02
+    page = (tmp_path / "ordered" / "report.html").read_text()
+    check_names(page, "Before the edit", "The run averages 2 fits")
+    assert not (tmp_path / "ordered" / "tables" / "held_out_score.csv").exists()
+    assert (tmp_path / "named" / "tables" / "held_out_score.csv").exists()
 
 
 @pytest.mark.slow

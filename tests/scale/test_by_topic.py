@@ -1,6 +1,8 @@
 """A fit whose topics are split over devices is the fit on one device, and no device holds a table
 of all topics."""
 
+import types
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +13,7 @@ from tests.mesh_cases import lda
 from tests.naming import naming
 from tests.scale.test_mesh import process_of
 from vijax.scale.by_topic import find_tables
-from vijax.scale.devices import check_mesh
+from vijax.scale.devices import _require_whole_processes, check_mesh
 
 KEY = jax.random.key(0)
 
@@ -129,3 +131,13 @@ def test_models_without_such_tables_are_refused(model, words):
 def test_meshes_that_cannot_be_are_refused(arguments, words):
     with pytest.raises(ValueError, match=words):
         vi.scale.mesh(**arguments)
+
+
+def test_topics_over_processes_are_refused():
+    device = lambda process: types.SimpleNamespace(process_index=process)
+    whole = np.array([[device(0), device(0)], [device(1), device(1)]])
+    _require_whole_processes(whole)
+    with pytest.raises(ValueError, match=naming("mesh:", "processes [0, 1]", "mesh(data=")):
+        _require_whole_processes(whole.T)
+    with pytest.raises(ValueError, match=naming("mesh:", "{0: 1, 1: 2}", "mesh(data=")):
+        _require_whole_processes(np.concatenate([whole, whole[1:]]))

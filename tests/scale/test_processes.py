@@ -95,10 +95,60 @@ def test_rows_and_models_on_two_processes(names):
     assert max(found.values()) < 1e-10, found
 
 
+BY_TOPIC = """
+from tests.topic_cases import *
+alg = algorithm(os.environ["NAME"], lazy=True)
+settings = {}
+if os.environ["NAME"] == "lda":
+    alg = vi.warm(alg)
+    settings = {"restarts": 2}
+both = fit(alg, vi.scale.mesh(data=1, topics=2), **settings)
+one = fit(alg, jax.sharding.Mesh(np.array(jax.local_devices()[:1]), ("data",)), **settings)
+places = [x.sharding.mesh.devices.size for x in tables(both.state) if any(x.sharding.spec)]
+print(json.dumps([apart(one, both)[0], places]))
+"""
+TWO_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["lda", "hpf"])
+def test_topics_are_split_in_each_of_two_processes(name):
+    """Two parts of the batch by two of the topics; `lda` with restarts and warm starts. The tables
+    of the result stay on the two devices of a process."""
+    distance, places = told(BY_TOPIC, 2, NAME=name, **TWO_DEVICES)
+    assert distance < 1e-10
+    assert set(places) == {2}
+
+
+FROM_CHECKPOINT = """
+from tests.topic_cases import *
+alg = algorithm("lda", lazy=False)
+folder = os.environ["FOLDER"]
+keep = lambda p: p.step == 4 and k == 0 and vi.checkpoint.save(folder, p.step, p.whole) and None
+mesh = vi.scale.mesh(data=1, topics=2)
+whole = fit(alg, mesh)
+fit(alg, mesh, callbacks=[keep], steps_per_chunk=4)
+vi.scale.processes.any_process(False)  # until process 0 has written
+kept = vi.checkpoint.latest(folder, like=whole.state)
+names = sorted(path.name for path in kept.path.with_suffix(".rows").iterdir())
+ends = [apart(whole._replace(trace=end.trace), end)[0] for end in
+        (fit(alg, at, state=kept.tree) for at in (mesh, None))]
+print(json.dumps([names, max(ends)]))
+"""
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_two_processes_is_by_topics(tmp_path):
+    """A file for each part; two processes, and one without a mesh, go on from it."""
+    names, distance = told(FROM_CHECKPOINT, 2, FOLDER=str(tmp_path), **TWO_DEVICES)
+    assert [name.partition("-")[2] for name in names] == ["000000000000.npz", "000000000004.npz"]
+    assert distance < 1e-10
+
+
 TABLE = """
 from vijax.data.streams.row_loader import RowLoader
-sizes, plain = [], RowLoader._own
-RowLoader._own = lambda self, rows: (found := plain(self, rows), sizes.append(found[1]))[0]
+sizes, plain = [], RowLoader._rows_to_read
+RowLoader._rows_to_read = lambda self, rows: (read := plain(self, rows), sizes.append(read[1]))[0]
 model = vi.models.mixture(vi.models.emission.unit_gaussian(2, dim=1))
 table = vi.data.rows(os.environ["TABLE"], columns=["x"], held_bytes=4000)
 settings = {"num_steps": 20, "batch_size": 51, "key": jax.random.key(1)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typing
+import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -38,8 +39,7 @@ class TopicEdit(NamedTuple):
     """A fit after an edit of its topics.
 
     Attributes:
-      fit: the new fit; `vijax.fit(edited.fit.alg, corpus, state=edited.fit.state, ...)` goes on. It
-        is one fit: of several that were averaged, the better one is edited.
+      fit: the new fit; `vijax.fit(edited.fit.alg, corpus, state=edited.fit.state, ...)` goes on.
       groups: for each new topic the numbers of the old ones that made it.
     """
 
@@ -64,7 +64,9 @@ def edit_topics(
     aggregation of Dirichlets its share is the sum of theirs. Without a dropped topic the others
     have the law of shares given that it is not used, and its words go to them. A split divides the
     words of a topic, document by document, by a small fit of two topics to them; merged again,
-    these give the old topic. Shares of documents are then inferred from the new topics.
+    these give the old topic. Shares of documents are then inferred from the new topics. Of fits
+    that are averaged (`combine="average"`) the better one alone is edited, with a warning: its
+    scores and shares are those of `fit.members[0]`.
 
     Args:
       fit: a fit of `vijax.models.lda` or `hdp` by an algorithm that keeps distributions.
@@ -87,7 +89,14 @@ def edit_topics(
     (((0, 2), (1,)), (2, 4))
     """
     concentration = _concentration(fit)
-    fit = fit._replace(runs=None)  # the better one alone is edited
+    if fit.runs is not None:
+        warnings.warn(
+            f"fit: the better of {len(fit.members)} averaged fits alone is edited. Compare the new "
+            "one with it: fit.members[0].",
+            UserWarning,
+            stacklevel=2,
+        )
+        fit = fit._replace(runs=None)
     groups = group_topics(len(concentration), merge, drop, split, order)
     hyper = fit.state.hyper
     eta = np.asarray(hyper["eta"], np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import math
 from typing import Any
 
@@ -21,9 +22,10 @@ def mesh(num_devices: int | None = None, *, data: int | None = None, topics: int
 
     Args:
       num_devices: number of devices of each process; None takes all, or data x topics.
-      data: parts into which each batch is split; None takes num_devices / topics.
-      topics: parts into which the topics are split, for tables that one device cannot hold. Its
-        devices are of one process.
+      data: parts into which each process splits its share of a batch; None takes num_devices /
+        topics.
+      topics: parts into which the topics are split, for tables that one device cannot hold. Each
+        process has all parts.
 
     Raises:
       ValueError: a process has fewer devices, or they are not data x topics.
@@ -108,7 +110,8 @@ def check_mesh(mesh: Mesh) -> tuple[Mesh, str]:
 
     Raises:
       ValueError: not a mesh, a mesh with several axes of more than one device (beside that of
-          topics), or with devices of some other processes but not of all.
+          topics), with devices of some other processes but not of all, or with topics split over
+          processes.
     """
     remedy = (
         "Take vijax.scale.mesh(8), jax.make_mesh((8,), ('data',)), or for topics that one device "
@@ -132,10 +135,29 @@ def check_mesh(mesh: Mesh) -> tuple[Mesh, str]:
     )
     name = (long or names or [DATA])[0]
     if parts > 1:
-        expected = "devices of this process alone, where topics are split"
-        actual = f"those of processes {sorted(processes)}"
-        remedy = "Take vijax.scale.mesh(), which splits batches alone."
-        require(is_local, "mesh", expected, actual, remedy)
-        devices = np.moveaxis(mesh.devices, mesh.axis_names.index(TOPICS), -1)
-        return _with_topics(devices.reshape(-1, parts), name), name
+        devices = np.moveaxis(mesh.devices, mesh.axis_names.index(TOPICS), -1).reshape(-1, parts)
+        _require_whole_processes(devices)
+        return _with_topics(devices, name), name
     return Mesh(mesh.devices.reshape(-1), (name,), axis_types=(AxisType.Auto,)), name
+
+
+def _require_whole_processes(devices: np.ndarray) -> None:
+    """Raises ValueError if a row of devices, which has all parts of the topics, is of several
+    processes, or if some processes have more rows. Topics would go over the network in each
+    step."""
+    rows = [{device.process_index for device in row} for row in devices]
+    expected = "all parts of the topics in each process"
+    remedy = "Take vijax.scale.mesh(data=..., topics=...), which counts the devices of a process."
+    largest = max(rows, key=len)
+    actual = f"topics over processes {sorted(largest)}"
+    require(len(largest) == 1, "mesh", expected, actual, remedy)
+    counts = collections.Counter(process for row in rows for process in row)
+    expected = "as many parts of the batch in each process"
+    require(len(set(counts.values())) == 1, "mesh", expected, dict(sorted(counts.items())), remedy)
+
+
+def mesh_of_process(mesh: Mesh) -> Mesh:
+    """The part of a mesh that has the devices of this process."""
+    if {device.process_index for device in mesh.devices.flat} == {jax.process_index()}:
+        return mesh
+    return mesh.local_mesh

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -240,10 +241,22 @@ class ManyDevices:
             return _read_tables(state)
         runs = self._runs(state)
         require_alike("fit", {"data": runs.data, **settings})
-        runs = replace_tables(from_first(replace_tables(runs, None)), row_tables(runs))
+        runs = replace_tables(self._from_first(replace_tables(runs, None)), row_tables(runs))
         if not self.lead:
             return runs
         return self._with_runs(from_first(state._replace(states=None)), runs)
+
+    def _from_first(self, runs: Any) -> Any:
+        """States as process 0 has them: tables of topics lie on their devices, everything else on
+        the host."""
+        leaves, structure = jax.tree_util.tree_flatten_with_path(runs)
+        by_path = {jax.tree_util.keystr(path): x for path, x in leaves}
+        on_host = {path: x for path, x in by_path.items() if path not in self.tables}
+        values = from_first(on_host)
+        for path, x in by_path.items():  # in one order in all processes
+            if path in self.tables:
+                values[path] = arrays.from_first(x, self.mesh)
+        return jax.tree.unflatten(structure, [values[path] for path in by_path])
 
     def callback_state(self, state: Any) -> Any:
         """See `OneDevice`."""
@@ -252,7 +265,8 @@ class ManyDevices:
         if splits_messages:
             state = self._with_runs(state, placed_runs._replace(messages=None))
         if self.is_shared:
-            state = jax.tree.map(arrays.local, state)
+            local = functools.partial(arrays.local, on_one=not self.tables)
+            state = jax.tree.map(local, state)
         elif not self.tables:  # of topics a device has its part
             state = jax.device_put(state, self.mesh.devices.flat[0])
         runs = self._runs(state)

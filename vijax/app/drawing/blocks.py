@@ -81,6 +81,7 @@ TITLE_OF_VERDICT = "Verdict"
 TITLE_OF_MEASURES = "On held-out rows"
 TITLE_OF_QUALITY = "Is it any good?"
 TITLE_OF_HIDDEN = "Hidden items that are found"
+TITLE_OF_EDIT = "Before the edit"
 """Titles of the blocks that say how good a fit is."""
 NINETY = 1.644854
 """Standard deviations on either side of the central 90 % of a normal law: as on pages."""

@@ -347,6 +347,18 @@ def version_hint(folder: Path) -> str:
     return f" The run {remark}: use that version, or fit again."
 
 
+EDIT_NOTE = "edit_note"
+"""The key in versions.json of a remark on the fit that an edit began with."""
+
+
+def edit_note(folder: Path) -> str:
+    """The remark on the fit that an edit of topics began with; "" for other runs."""
+    path = folder / "versions.json"
+    if not path.is_file():
+        return ""
+    return str(read_json(path, "resume the run").get(EDIT_NOTE, ""))
+
+
 def version_remark(folder: Path) -> str:
     """A text saying that another version of vijax made the run; else empty."""
     from vijax import __version__

@@ -19,6 +19,7 @@ import numpy as np
 from vijax.app.drawing import blocks, charts
 from vijax.app.drawing.blocks import (
     TITLE_OF_HIDDEN,
+    TITLE_OF_EDIT,
     TITLE_OF_MEASURES,
     TITLE_OF_QUALITY,
     TITLE_OF_VERDICT,
@@ -128,7 +129,13 @@ UNSURE = (
     "model predicts other data. The check below says what may be wrong.</p></section>"
 )
 """What stands in place of scores and verdicts where a run has none."""
-HOW_SURE = (TITLE_OF_MEASURES, TITLE_OF_QUALITY, TITLE_OF_VERDICT, TITLE_OF_HIDDEN)
+HOW_SURE = (
+    TITLE_OF_MEASURES,
+    TITLE_OF_QUALITY,
+    TITLE_OF_EDIT,
+    TITLE_OF_VERDICT,
+    TITLE_OF_HIDDEN,
+)
 """Titles of the blocks that say how good a fit is; they follow what it found."""
 
 

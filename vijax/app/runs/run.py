@@ -17,7 +17,7 @@ from vijax.app.answers.measures import held_out_measures
 from vijax.app.answers.quality import quality
 from vijax.app.answers.results import remove_results, write_results
 from vijax.app.catalogue.parts.density_algorithm import is_at_once, model_rows
-from vijax.app.drawing.blocks import drop_excerpts
+from vijax.app.drawing.blocks import TITLE_OF_EDIT, Table, drop_excerpts
 from vijax.app.folder.at_once import (
     fit_at_once,
     keep_stage,
@@ -31,6 +31,7 @@ from vijax.app.folder.run_end import progress_text, read_whole_end, write_end
 from vijax.app.folder.run_folder import (
     Say,
     check_same_data,
+    edit_note,
     latest_checkpoint,
     mend_config,
     note_versions,
@@ -503,6 +504,9 @@ def _quality_blocks(
         return [], error
     for warning in messages:
         say(f"Warning: {warning}")
+    if note := edit_note(folder):
+        sentence = note[0].upper() + note[1:]
+        remarks = [*remarks, Table(TITLE_OF_EDIT, ["remark"], [[sentence]])]
     return [*measures, *remarks], None
 
 

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
 from vijax.app.folder.claim import claim_folder
 from vijax.app.folder.restored import reread_plan, restore
 from vijax.app.folder.run_end import say_remarks
 from vijax.app.folder.run_folder import (
+    EDIT_NOTE,
     Say,
     noted_settings,
     read_json,
@@ -27,10 +29,11 @@ from vijax.app.plan.config import Config, ConfigError
 from vijax.app.plan.plan import Plan
 from vijax.app.runs.run import ALONE, Outcome, Session, finish
 from vijax.app.settings.progress import announce_if_slow
-from vijax.app.sources.listing import FittedRun
+from vijax.app.sources.listing import FittedRun, held_out_score_key
 from vijax.app.sources.sampled_documents import SampledDocuments
 from vijax.app.sources.topic_names import topic_names
 from vijax.fitting import checkpoint
+from vijax.fitting.result import Fit
 from vijax.fitting.status import Status
 from vijax.growing.topic_edits import TopicEdit, edit_topics
 
@@ -74,21 +77,83 @@ def edit_run(
         plan = reread_plan(folder, config, training)
         run = restore(folder, plan)
         key = jax.random.key(seed)
-        numbers = {name: getattr(edits, name) for name in ("merge", "drop", "split", "order")}
-        corpus = plan.data.train
-        if edits.split and isinstance(corpus, SampledDocuments):
-            say(f"Note: topics are split by {corpus.num_documents:,} documents, evenly spread")
-        with announce_if_slow(say, "Editing ... (the programs are compiled first)"):
-            edited = _edit(run, numbers, corpus, key)
-        new_config = _new_config(config, edited, names)
-        with claim_folder(out, f"{config.name}-edited") as new_folder:
-            new_plan = Plan(new_config, plan.data)
-            write_beginning(new_folder, new_plan)
-            _note_origin(new_folder, folder, edits)
-            if (folder / "metrics.jsonl").is_file():
-                shutil.copyfile(folder / "metrics.jsonl", new_folder / "metrics.jsonl")
-            say(f"Run folder: {new_folder}")
-            return _finish(new_folder, new_plan, edited, say)
+        if any((edits.merge, edits.drop, edits.split, edits.order)):
+            return _edit_fit(run, plan, edits, _Place(folder, out, say), names, key)
+        return _rename(run, plan, edits, _Place(folder, out, say))
+
+
+class _Place(NamedTuple):
+    """The run that is edited, the folder of the new one if it is named, and where notes go."""
+
+    origin: Path
+    out: Path | None
+    say: Say
+
+
+def _rename(run: FittedRun, plan: Plan, edits: TopicEdits, place: _Place) -> Outcome:
+    """A copy of the run under new names: the same fit, or the same fits that are averaged."""
+    new_plan = Plan(with_names(plan.config, edits.names), plan.data)
+    with claim_folder(place.out, f"{plan.config.name}-edited") as folder:
+        _begin(folder, new_plan, edits, place)
+        curves = place.origin / "metrics.jsonl"
+        if curves.is_file():
+            shutil.copyfile(curves, folder / "metrics.jsonl")
+        fit = run.fit._replace(status=Status.FINISHED)
+        state: Any = fit.state
+        if fit.runs is not None:
+            state = fit.runs
+        return _save(folder, new_plan, fit, state, place.say)
+
+
+def _edit_fit(
+    run: FittedRun,
+    plan: Plan,
+    edits: TopicEdits,
+    place: _Place,
+    names: Mapping[int, str],
+    key: PRNGKeyArray,
+) -> Outcome:
+    """A run of the edited fit. The curve of the held-out score stays with the old run, for the new
+    topics have another."""
+    numbers = {name: getattr(edits, name) for name in ("merge", "drop", "split", "order")}
+    corpus = plan.data.train
+    if edits.split and isinstance(corpus, SampledDocuments):
+        place.say(f"Note: topics are split by {corpus.num_documents:,} documents, evenly spread")
+    note = _note_of_average(run, plan)
+    if note:
+        place.say(f"Note: {note}")
+    with announce_if_slow(place.say, "Editing ... (the programs are compiled first)"):
+        single = run.fit._replace(runs=None)
+        edited = edit_topics(single, **numbers, corpus=corpus, key=key)
+    new_plan = Plan(_new_config(plan.config, edited, names), plan.data)
+    with claim_folder(place.out, f"{plan.config.name}-edited") as folder:
+        _begin(folder, new_plan, edits, place, note)
+        return _finish(folder, new_plan, edited, place.say)
+
+
+def _begin(folder: Path, plan: Plan, edits: TopicEdits, place: _Place, note: str = "") -> None:
+    """Writes the files of a new run that are known before its page."""
+    write_beginning(folder, plan)
+    _note_origin(folder, place.origin, edits, note)
+    place.say(f"Run folder: {folder}")
+
+
+def _note_of_average(run: FittedRun, plan: Plan) -> str:
+    """A sentence where one of several averaged fits is edited, with the score of both; else ""."""
+    if run.fit.runs is None:
+        return ""
+    number = len(run.fit.members)
+    note = f"the run averages {number} fits, and the better one alone is edited"
+    if plan.data.test is None:
+        return f"{note}."
+    score = lambda fit: plan.config.listing.score_test_data(
+        FittedRun(fit, plan.data, plan.config.model, held_out_score_key())
+    )
+    average, single = score(run.fit), score(run.fit._replace(runs=None))
+    return (
+        f"{note}. Held-out score before the edit: {single.mean:.3f} of that fit, "
+        f"{average.mean:.3f} of the average."
+    )
 
 
 def read_groups(words: Sequence[str]) -> list[list[int]]:
@@ -104,13 +169,6 @@ def read_groups(words: Sequence[str]) -> list[list[int]]:
             raise ConfigError(f'--merge: expected groups such as "3 7" "1 4 5", got {text!r}')
         groups.append([int(number) for number in numbers])
     return groups
-
-
-def _edit(run: FittedRun, numbers: Mapping[str, Any], corpus: Any, key: Any) -> TopicEdit:
-    """The edited fit; without numbers, where names alone change, the fit as it is."""
-    if any(len(value) for value in numbers.values()):
-        return edit_topics(run.fit, **numbers, corpus=corpus, key=key)
-    return edit_topics(run.fit, order=[0])
 
 
 def _new_config(config: Config, edited: TopicEdit, names: Mapping[int, str]) -> Config:
@@ -148,12 +206,15 @@ def _one_if_equal(values: Any) -> float | tuple[float, ...]:
     return shortest
 
 
-def _note_origin(folder: Path, origin: Path, edits: TopicEdits) -> None:
-    """Adds to versions.json which run was edited, and how."""
+def _note_origin(folder: Path, origin: Path, edits: TopicEdits, note: str) -> None:
+    """Adds to versions.json which run was edited, how, and a remark for the page."""
     path = folder / "versions.json"
     versions = read_json(path, "begin the edit again")
     edits_made = {name: value for name, value in edits._asdict().items() if value}
-    write_json(path, versions | {"edited_from": str(origin), "edits": edits_made})
+    versions |= {"edited_from": str(origin), "edits": edits_made}
+    if note:
+        versions[EDIT_NOTE] = note
+    write_json(path, versions)
 
 
 def _finish(folder: Path, plan: Plan, edited: TopicEdit, say: Say) -> Outcome:
@@ -164,6 +225,10 @@ def _finish(folder: Path, plan: Plan, edited: TopicEdit, say: Say) -> Outcome:
         step=edited.fit.state.step,
     )
     fit = edited.fit._replace(alg=plan.algorithm, state=state, status=Status.FINISHED)
+    return _save(folder, plan, fit, state, say)
+
+
+def _save(folder: Path, plan: Plan, fit: Fit, state: Any, say: Say) -> Outcome:
     settings = noted_settings(folder, plan.config)
-    checkpoint.save(folder / "checkpoints", int(state.step), state, settings)
+    checkpoint.save(folder / "checkpoints", int(fit.state.step), state, settings)
     return finish(Session(folder, plan, None, say, ALONE), fit)

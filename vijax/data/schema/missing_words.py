@@ -152,14 +152,18 @@ def _clear_codes(cells: Sequence[Any], codes: frozenset[float]) -> list[Any]:
 DOUBTFUL = (-9, -99, -999, -9999, -99999, 999, 9999, 99999)
 """Numbers that often stand for a missing value."""
 FAR = 5
-"""Times the largest other number from which 999 and its like are in doubt."""
+"""Times the largest other number, whatever its sign, from which such a number is in doubt."""
+LEAST_FAR = 99
+"""Least size of a number that is in doubt among numbers of both signs: a -9 there may be one."""
 
 
 def doubtful_code(numbers: np.ndarray) -> int | None:
-    """A number that may stand for a missing value: -999 and its like below numbers of 0 or more,
-    999 and its like far above all others; None without one.
+    """A number that may stand for a missing value: -999 and its like below numbers of 0 or more, or
+    far from numbers of both signs; 999 and its like far above all others; None without one.
 
     >>> doubtful_code(np.array([7.4, -999.0, 8.6])), doubtful_code(np.array([-998.0, -999.0, 2.0]))
+    (-999, None)
+    >>> doubtful_code(np.array([-1.2, -999.0, 0.4])), doubtful_code(np.array([-1.2, -9.0, 0.4]))
     (-999, None)
     """
     finite = numbers[np.isfinite(numbers)]
@@ -168,10 +172,27 @@ def doubtful_code(numbers: np.ndarray) -> int | None:
         if len(numbers) == len(finite) or len(np.unique(numbers)) < 2:
             continue
         is_below = code < 0 and bool(numbers.min() >= 0)
-        is_above = code > 0 and bool(code > FAR * numbers.max() > 0)
-        if is_below or is_above:
+        is_far = abs(code) > FAR * float(np.abs(numbers).max())
+        if is_below or (is_far and abs(code) >= LEAST_FAR):
             return code
     return None
+
+
+def said_of_code(column: str, numbers: np.ndarray) -> str:
+    """A sentence on a number that may stand for a missing value; "" without one. It ends where the
+    remedy begins.
+
+    >>> said_of_code("x", np.array([7.4, -999.0, 8.6])).partition(",")[0]
+    "'x' has -999 in 1 cell"
+    """
+    code = doubtful_code(numbers)
+    if code is None:
+        return ""
+    number = int((numbers == code).sum())
+    return (
+        f"{column!r} has {code} in {number:,} cell{'s' * (number > 1)}, far from its other "
+        "numbers, and it counts as a number. If it stands for a missing value: "
+    )
 
 
 def _are_names(counts: Mapping[str, int], num_values: int, words: Words) -> bool:
@@ -211,6 +232,18 @@ def pandas_remedy(path: str, column: str) -> str:
     if path.lower().endswith((".xlsx", ".xls", ".ods")):
         return f"pandas.read_excel({path!r}, keep_default_na=False)"
     return f"pandas.read_csv({path!r}, converters={{{column!r}: str}})"
+
+
+def pandas_codes_remedy(path: str, code: int | None) -> str:
+    """The call of pandas that reads a number as a missing cell.
+
+    >>> pandas_codes_remedy("a.csv", -999)
+    "pandas.read_csv('a.csv', na_values=['-999'])"
+    """
+    reader = "read_csv"
+    if path.lower().endswith((".xlsx", ".xls", ".ods")):
+        reader = "read_excel"
+    return f"pandas.{reader}({path!r}, na_values=['{code}'])"
 
 
 # --- messages -------------------------------------------------------------------------------------

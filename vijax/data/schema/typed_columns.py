@@ -35,8 +35,11 @@ from vijax.data.schema.labels import Labels, distinct_values, labels_of_distinct
 from vijax.data.schema.missing_words import (
     IF_NAMES,
     TRUTHS,
+    doubtful_code,
     is_missing,
+    pandas_codes_remedy,
     pandas_remedy,
+    said_of_code,
     said_of_words,
     with_known_names,
 )
@@ -385,6 +388,7 @@ def typed_table(
         typed = table_of_file(read, labels, numbers)
         _warn_of_sheets(notes)
         _warn_of_words(typed, table, labels, numbers)
+        _warn_of_codes(typed, table, labels, numbers)
         return typed
     if isinstance(table, FileColumns):
         return _file_table(table)
@@ -441,6 +445,19 @@ def _warn_of_words(
         remedy = f" If it is a name, pass {pandas_remedy(path, name)}."
         if (name in labels or name in numbers) and (text := column.said_missing(remedy)):
             warnings.warn(text, UserWarning, stacklevel=3)
+
+
+def _warn_of_codes(
+    table: TypedTable, path: str, labels: Container[str], numbers: Container[str]
+) -> None:
+    """Warns of numbers such as -999 in used columns, which may stand for a missing value."""
+    for name, column in table.columns.items():
+        if name not in numbers or name in labels or column.values.dtype.kind not in "iuf":
+            continue
+        values = np.asarray(column.values, np.float64)
+        if text := said_of_code(name, values):
+            remedy = f"pass {pandas_codes_remedy(path, doubtful_code(values))}."
+            warnings.warn(text + remedy, UserWarning, stacklevel=3)
 
 
 def table_of_file(

@@ -40,6 +40,7 @@ from vijax.data.schema.missing_words import (
     doubtful_code,
     is_missing,
     missing_words,
+    said_of_code,
 )
 from vijax.data.schema.row_names import RowNames, lines, rows_of_files
 from vijax.data.tables.columns import (
@@ -380,14 +381,10 @@ def _say_doubtful_codes(columns: FileColumns, notes: Notes) -> None:
     for name, cells in columns.items():
         if cells.dtype.kind not in "iuf":
             continue
-        code = doubtful_code(np.asarray(cells, np.float64))
-        if code is not None:
-            number = int((cells == code).sum())
-            notes.add(
-                f"{name!r} has {code} in {number:,} cell{'s' * (number > 1)}, far from its other "
-                f"numbers, and it counts as a number. If it stands for a missing value: --set "
-                f'\'data.missing_words=["{code}", "NA"]\'.'
-            )
+        numbers = np.asarray(cells, np.float64)
+        if text := said_of_code(name, numbers):
+            code = doubtful_code(numbers)
+            notes.add(f'{text}--set \'data.missing_words=["{code}", "NA"]\'.')
 
 
 def _check_header(header: list[str], where: str, notes: Notes) -> None:
