@@ -18,8 +18,8 @@ import numpy as np
 
 from vijax.app.drawing import blocks, charts
 from vijax.app.drawing.blocks import (
-    TITLE_OF_HIDDEN,
     TITLE_OF_EDIT,
+    TITLE_OF_HIDDEN,
     TITLE_OF_MEASURES,
     TITLE_OF_QUALITY,
     TITLE_OF_VERDICT,
