@@ -57,9 +57,9 @@ def short(path, corpus):
     ]
     if isinstance(config.data, DocumentData):
         values += [] if config.algorithm.name in FULL_DATA else ["batch_size=10"]
-        values += (
-            ["model.prevalence=~ 1"] if path.stem == "stm" else []
-        )  # counts have no columns beside them
+        # Counts have no columns beside them.
+        values += ["model.prevalence=~ 1"] if path.stem == "stm" else []
+        values += ["data.time=order"] if path.stem == "dtm" else []
         return values + (["data.vocabulary=none"] if config.data.vocabulary else []), str(corpus)
     if not config.data.path.startswith("sklearn"):  # its rows are sorted by class
         values.append(f"num_rows={400 if getattr(config.data, 'group', 'links') else 40}")

@@ -263,6 +263,12 @@ def described(rows: int) -> Columns:
     }
 
 
+def dated(rows: int) -> Columns:
+    """Texts of three months."""
+    days = [f"2024-{4 + i % 3:02d}-{1 + i % 28:02d}" for i in range(rows)]
+    return {**texts(rows), "day": days}
+
+
 def takings(rows: int) -> Columns:
     """Users 101, 102, ... with their items, which have numbers too."""
     pairs = [
@@ -310,6 +316,12 @@ CASES = [
         "stm",
         pair(described, Texts, *OF_TEXTS),
         ("model.num_topics=2", "model.prevalence=~ year + kind"),
+    ),
+    RunCase(
+        "dtm",
+        "dtm",
+        pair(dated, Texts, *OF_TEXTS),
+        ("model.num_topics=2", "data.time=day", "data.slices=month", "fit.batch_size=8"),
     ),
     RunCase(
         "hpf",

@@ -605,10 +605,18 @@ class Fit(NamedTuple):
         require_own_covariates(corpus, form.described_by, where)
         return corpus
 
+    @property
+    def topic_words(self) -> Any:
+        """The law of the words of topics, over all slices together if they move in time; None for a
+        model without topics."""
+        if "topics" not in self.posterior:
+            return None
+        return words_of_topics(self.posterior["topics"])
+
     def _topics(self) -> Any:
         if "topics" not in self.posterior:
             raise self.alg.spec.model.cannot_answer("topics")
-        return words_of_topics(self.posterior["topics"])
+        return self.topic_words
 
 
 def _restored(kind: type[Fit], fields: tuple[Any, ...], *judgement: Any) -> Fit:

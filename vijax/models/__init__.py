@@ -5,11 +5,12 @@ inference are in `vijax.inference`."""
 
 from vijax.models import emission
 from vijax.models.documents.ctm import ctm
-from vijax.models.documents.dtm import Dtm, SliceWarning
+from vijax.models.documents.dtm import Dtm, SliceWarning, dtm
 from vijax.models.documents.hdp import hdp
 from vijax.models.documents.lda import lda
 from vijax.models.documents.plsa import plsa, plsa_entries
 from vijax.models.documents.simple_mixture import simple_mixture
+from vijax.models.documents.slices import Slices
 from vijax.models.factors.factor_analysis import factor_analysis
 from vijax.models.factors.gap_nmf import gap_nmf
 from vijax.models.factors.hpf import hpf, new_items, recommend, with_covariates
@@ -49,6 +50,7 @@ __all__ = [
     "Glmm",
     "Predictors",
     "SliceWarning",
+    "Slices",
     "Stm",
     "after_slds",
     "ard_regression",
@@ -56,6 +58,7 @@ __all__ = [
     "as_potentials",
     "ctm",
     "dp_mixture",
+    "dtm",
     "dynamic_svae",
     "emission",
     "factor_analysis",

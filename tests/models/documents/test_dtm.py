@@ -180,6 +180,21 @@ def test_slices_of_dates_and_numbers():
         Slices.read(["31.01.2001", "5.5.2002"], "year").find(["6/5/2002"])
 
 
+def test_slices_without_documents_of_training(moving):
+    """Their words lie between those of their neighbours."""
+    counts, index, _ = moving
+    slices = Slices.read(range(SLICES))
+    rows = np.flatnonzero(index != 2)
+    model, fit = fit_of(counts[rows], index[rows], 15, every=slices, drift=0.25)
+    weights = np.asarray(fit.posterior["topics"].mean())
+    middle = 0.5 * (weights[:, 1] + weights[:, 3])
+    np.testing.assert_allclose(weights[:, 2], middle, atol=0.05)
+    held_out = model.with_times(corpus_of(counts[index == 2]), index[index == 2])
+    assert np.isfinite(fit.score(held_out, key=KEY).mean)
+    with pytest.raises(ValueError, match=r"^times: expected times in the slices, got 7 in row 1"):
+        vi.dtm(2, corpus_of(counts[:2]), [1, 7], slices)
+
+
 @pytest.mark.parametrize(
     ("times", "every", "said"),
     [

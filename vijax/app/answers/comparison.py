@@ -271,7 +271,7 @@ def _score_run(folder: Path, plan: Plan) -> tuple[Any, TopicQuality, str]:
 
 
 def _topic_quality(run: FittedRun) -> TopicQuality:
-    topics = run.posterior.get("topics")
+    topics = run.fit.topic_words
     if not isinstance(topics, Dirichlet) or topics.concentration.shape[1] < 2:
         return TopicQuality()
     concentration = np.maximum(np.asarray(topics.concentration, np.float64), 1e-10)

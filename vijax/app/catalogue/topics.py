@@ -1,4 +1,5 @@
-"""Topic models on the command line: LDA, HDP, CTM, pLSA, and the simple mixture of documents."""
+"""Topic models on the command line: LDA, HDP, CTM, pLSA, topics that move in time, and the simple
+mixture of documents."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from vijax import algorithms, models
+from vijax.app.catalogue.parts import topics_in_time
 from vijax.app.drawing.blocks import Arcs, Block, Heat, Table, Topics, Tree
 from vijax.app.drawing.views import spread_rows
 from vijax.app.rows.by_row import RowScore
@@ -64,7 +66,7 @@ def topics_block(run: FittedRun, proportions: Proportions | None = None) -> Topi
     """
     proportions = proportions or (lambda sample, rows: run.fit.transform(sample, key=run.key))
     # A topic emptied by maximum likelihood gets equal probabilities of words, instead of 0/0.
-    concentration = np.maximum(np.asarray(run.posterior["topics"].concentration, np.float64), 1e-10)
+    concentration = np.maximum(np.asarray(run.fit.topic_words.concentration, np.float64), 1e-10)
     probs = concentration / concentration.sum(axis=1, keepdims=True)
     topics = summarise(
         concentration,
@@ -83,7 +85,7 @@ def tree_block(run: FittedRun, topics: Topics) -> list[Block]:
     if len(order) < 3:
         return []
     labels = {topic.number: topic.full_label for topic in topics.topics}
-    weights = np.maximum(np.asarray(run.posterior["topics"].concentration, np.float64), 1e-10)
+    weights = np.maximum(np.asarray(run.fit.topic_words.concentration, np.float64), 1e-10)
     tree = topic_tree(weights[order], weights[order].sum(1))
     place = {k: i for i, k in enumerate(tree.order)}
     place |= {k: k for k in range(len(order), 2 * len(order))}
@@ -381,6 +383,17 @@ def _memberships(run: FittedRun, corpus: Any) -> Float[np.ndarray, "docs K"]:
     return np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
 
 
+# --- topics that move in time ---------------------------------------------------------------------
+def describe_dtm(run: FittedRun) -> list[Block]:
+    """The topics, with typical documents and their tree, and what moves in time."""
+    model = topics_in_time.make_model(run.settings, run.data.train)
+    shares = lambda sample, rows: run.fit.transform(model.data[rows], key=run.key)
+    topics = topics_block(run, shares)
+    labels = {topic.number: topic.full_label for topic in topics.topics}
+    moving = topics_in_time.blocks_in_time(run, model, labels)
+    return [topics, *tree_block(run, topics), *moving]
+
+
 # --- the listings ---------------------------------------------------------------------------------
 DOCUMENT_LISTING: dict[str, Any] = {"unit": "document", "per": "word", "predicts": "topic"}
 WITH_SEEDS: dict[str, Any] = {
@@ -416,5 +429,15 @@ SIMPLE_MIXTURE = Listing(
     lambda run: [topics_block(run, lambda sample, rows: _memberships(run, sample))],
     score=score_simple_mixture,
     transform=transform_simple_mixture,
+    **DOCUMENT_LISTING,
+)
+DTM = Listing(
+    topics_in_time.Settings,
+    topics_in_time.SOURCE,
+    DocumentAlgorithm,
+    describe_dtm,
+    build=lambda settings, data: topics_in_time.make_model(settings, data.train),
+    transform=WITH_SEEDS["transform"],
+    needs_rows=True,
     **DOCUMENT_LISTING,
 )

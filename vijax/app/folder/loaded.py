@@ -281,7 +281,7 @@ class Run:
         return tree.text([labels[k] for k in order])
 
     def _topics(self) -> Dirichlet:
-        topics = self.seen.posterior.get("topics")
+        topics = self.seen.fit.topic_words
         if not isinstance(topics, Dirichlet):
             name = self.config.listing.name
             raise ConfigError(

@@ -14,7 +14,7 @@ from typing import Any
 from vijax.app.catalogue import LISTINGS
 from vijax.app.catalogue.parts.density_algorithm import check_at_once_settings
 from vijax.app.settings.options import check_options
-from vijax.app.settings.sections import DocumentPage, FitConfig, TableData
+from vijax.app.settings.sections import DatedData, DocumentPage, FitConfig, TableData
 from vijax.app.settings.suited_settings import check_suited_settings
 from vijax.app.settings.toml_source import (
     STAND_INS,
@@ -134,6 +134,8 @@ def load_config(path: str | Path, overrides: Iterable[str] = (), data: str | Non
     if other_data and has_other_data and path in shipped_configs().values():
         for key in ("data.columns", "data.standardise"):  # those of its own data
             entries.pop(key, None)
+        if issubclass(LISTINGS[model].source.section, DatedData):
+            entries.pop("data.time", None)
         if LISTINGS[model].in_time and not _has_group(entries, overriding, other_data.value):
             entries.pop("data.group")
             entries.setdefault("data.held_out", Entry(0.0, str(path)))

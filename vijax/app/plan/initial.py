@@ -41,6 +41,11 @@ LOOKS = {
 """The function that looks at the data, by the class of [data]."""
 
 
+def _find_look(section: type) -> Any:
+    """The function for a class of [data], or for the class that it extends."""
+    return next(LOOKS[kind] for kind in section.__mro__ if kind in LOOKS)
+
+
 def write_initial(model: str, data: str, out: Path | None, overrides: Iterable[str] = ()) -> Path:
     """Writes a configuration of a model for some data (a file, folder or URL), and returns its
     path.
@@ -105,7 +110,7 @@ def initial_text(model: str, data: str, overrides: Iterable[str] = ()) -> str:
         if key in user_settings:
             raise ConfigError(f"--set {key}: {remedy}, as in vijax init {name} --data {data}")
     config = load_config(find_config(model), overrides, data)
-    look = LOOKS[LISTINGS[name].source.section](data, LISTINGS[name], config, user_settings)
+    look = _find_look(LISTINGS[name].source.section)(data, LISTINGS[name], config, user_settings)
     proposed = {"data.path": absolute_path(data)} | {
         key: value for key, value in base.items() if key not in look.without
     }

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from vijax.app.catalogue.parts.topics_in_time import time_column
 from vijax.app.plan.assemble import FULL_DATA
 from vijax.app.plan.column_words import GROUPS, IDS, TARGETS, UNITS, YES
-from vijax.app.settings.sections import read_dialect
+from vijax.app.settings.sections import DatedData, read_dialect
 from vijax.app.settings.typed_toml import ConfigError, flatten
-from vijax.app.sources.documents import load_documents
+from vijax.app.sources.documents import load_documents, read_corpus, side_columns
 from vijax.app.sources.rating_tables import find_rating_scale, has_ratings
 from vijax.data.formulas.tokens import quote_name
 from vijax.data.loader import USUAL
@@ -675,7 +676,15 @@ def look_at_documents(
     words = user_settings.get("data.vocabulary")
     section = dataclasses.replace(config.data, path=data, column=column, vocabulary=words)
     unusual = {} if column in (None, DEFAULT_COLUMN) else {"data.column": column}
+    if isinstance(section, DatedData):
+        unusual["data.time"] = _time_of_documents(section, user_settings)
     return _look_at_text(listing, config, section, unusual)
+
+
+def _time_of_documents(section: DatedData, user_settings: Mapping[str, Any]) -> str:
+    """The column of times: the user's, or the only one of dates or years."""
+    columns = side_columns(section, read_corpus(section))
+    return time_column(user_settings.get("data.time"), columns)
 
 
 def look_at_ratings(data: str, listing: Any, config: Any, user_settings: Mapping[str, Any]) -> Look:

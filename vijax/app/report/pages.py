@@ -59,7 +59,7 @@ def read_run(folder: Path) -> Run:
         return Run(folder, config, name_topics(result["blocks"], topic_names(config)), result)
     with config.in_precision():
         run = restore(folder, reread_plan(folder, config))
-        topics = run.posterior.get("topics")
+        topics = run.fit.topic_words
         words = np.asarray(topics.concentration, float) if isinstance(topics, Dirichlet) else None
         return Run(
             folder,

@@ -130,6 +130,22 @@ class DescribedData(DocumentData):
 
 
 @dataclasses.dataclass(frozen=True)
+class DatedData(DocumentData):
+    """[data]: documents with a column of times."""
+
+    time: str | None = setting(
+        None,
+        'column of dates or numbers by which topics move; "order": documents are in the order of '
+        "time; unset: the only column of dates or years",
+    )
+    slices: str | float = setting(
+        "auto",
+        '"year", "quarter", "month", "week" or "day": slices of dates; a number: the width of '
+        "slices of numbers; auto: each number, and of dates the longest period with five slices",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
 class RatingData(DocumentData):
     """[data]: who took what, as documents and their words, and features of users and items."""
 

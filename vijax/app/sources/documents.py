@@ -306,9 +306,9 @@ def _check(config: Any, entries: Mapping[str, Entry]) -> None:
     docstrings, which are read in their own way."""
     check_names(config, entries)
     section = config.data
-    default = type(section)(
-        path="docstrings", held_out=section.held_out, split_seed=section.split_seed
-    )
+    names = ("held_out", "split_seed", "time", "slices")
+    shared = {name: getattr(section, name) for name in names if name in vars(section)}
+    default = type(section)(path="docstrings", **shared)
     if section.path != "docstrings" or section == default:
         return
     name = next(name for name, value in flatten(section).items() if value != getattr(default, name))

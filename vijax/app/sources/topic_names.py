@@ -87,7 +87,7 @@ def add_labels(config: Any, run: FittedRun, results: RowResults) -> RowResults:
     most probable words."""
     names = topic_names(config)
     words = run.data.names
-    concentration = np.asarray(run.posterior["topics"].concentration)
+    concentration = np.asarray(run.fit.topic_words.concentration)
 
     def label(topic: int) -> str:
         if names.get(topic):

@@ -202,7 +202,9 @@ def dtm(
       corpus: the documents, a `vijax.data.Corpus` or an argument of `vijax.data.read`.
       times: a date or a number for each document.
       every: the slices: "year", "quarter", "month", "week" or "day" of dates; the width of a slice
-        of numbers. None takes each number, and of dates the longest period with five slices.
+        of numbers. None takes each number, and of dates the longest period with five slices. Or
+        the slices themselves, `vijax.models.Slices.read(all_times, every)`, of which some may have
+        no documents.
       alpha: prior concentration of a document's topics; small: few topics each. A scalar or shape
           (K,).
       drift: variance of a step of the log weight of a word, over the median gap between slices;
@@ -236,7 +238,7 @@ def dtm(
     expected = "a date or a number for each document"
     require(times is not None, "times", expected, "none", "Without times use vijax.models.lda.")
     _require_times(corpus, times)
-    slices = Slices.read(times, every)
+    slices = _slices(times, every)
     _require_room(int(num_topics), len(slices), corpus.vocab_size)
     sizes = _Sizes(int(num_topics), len(slices), int(corpus.vocab_size), tuple(slices.gaps))
     plain_model = _model(sizes, alpha, drift, spread, estep or esteps.mean_field())
@@ -247,6 +249,18 @@ def dtm(
     parts["form"] = dataclasses.replace(plain_model.form, documents=documents)
     model = Dtm(**parts, data=_attach(corpus, slices.find(times), slices), slices=slices)
     return pickle_as_call(model, dtm, num_topics, corpus, times, every, alpha, drift, spread, estep)
+
+
+def _slices(times: Any, every: Any) -> Slices:
+    """The slices of times, or those that are given."""
+    if not isinstance(every, Slices):
+        return Slices.read(times, every)
+    index = every.find(times)
+    row = int(np.argmin(index))
+    remedy = "Make the slices of all times."
+    actual = f"{np.asarray(times, object)[row]!r} in row {row}"
+    require(index[row] >= 0, "times", "times in the slices", actual, remedy)
+    return every
 
 
 def _require_times(corpus: Corpus, times: Any) -> None:
