@@ -86,7 +86,7 @@ def load(config: Any) -> Data:
     dated = [_with_times(corpus, [times[i] for i in ids], slices, name) for corpus, ids in pairs]
     model = make_model(config.model, dated[0])
     train, *test = (_number_slices(model, corpus) for corpus in dated)
-    return Data(train, test[0] if test else None)
+    return Data(train, next(iter(test), None))
 
 
 def _number_slices(model: Any, corpus: DatedDocuments) -> DatedDocuments:
@@ -106,7 +106,7 @@ def _times_of_file(name: str, columns: Mapping[str, Sequence[Any]], number: int)
             f"data.time: expected a row of the file for each of {number:,} documents, got "
             f"{len(columns[name]):,}: the file has changed since it was read; read it again"
         )
-    return ["" if value is None else str(value).strip() for value in columns[name]]
+    return [str(value).strip() for value in columns[name]]  # None is read as a missing time
 
 
 def time_column(name: str | None, columns: Mapping[str, Sequence[Any]]) -> str:
