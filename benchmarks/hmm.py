@@ -35,7 +35,8 @@ def sequence(steps: int, states: int, dim: int) -> np.ndarray:
 def ours(y: np.ndarray, states: int, iterations: int) -> tuple[float, list[float], float, dict]:
     """Time of the first step and of later ones, the last log likelihood, and the parameters at the
     start."""
-    alg = vi.em(vi.models.hmm(vi.models.emission.diagonal_gaussian(states, y.shape[1], shape=2.0)))
+    model = vi.models.hmm(vi.models.emission.diagonal_gaussian(states, y.shape[1], shape=2.0))
+    alg = vi.em(model, update=vi.update.kl())  # plain maximum likelihood, as the peer
     data = jnp.asarray(y)[None], jnp.ones((1, len(y)), bool)
     state = alg.init(jax.random.key(0), data)
     start = jax.tree.map(lambda x: np.asarray(x, np.float64), state.posterior.mode())
