@@ -127,8 +127,8 @@ ax.legend(frameon=False)
 plt.show()
 
 # %% [markdown]
-# The model follows the steps within its band: no law of the data is contradicted by these patients. What a doctor tells a patient
-# is the chance of a first year:
+# The curve of all patients follows the steps; in the first three months these fall a little faster than it. A doctor tells a patient
+# the chance of living for a year:
 
 # %%
 for age in (35, 45, 55):
