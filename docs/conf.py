@@ -34,7 +34,8 @@ extensions = [
 ]
 exclude_patterns = ["README.md"]
 templates_path = ["_templates"]
-suppress_warnings = ["mystnb.unknown_mime_type"]
+# Lines with `!` are no Python; a page that is not run is read as such.
+suppress_warnings = ["mystnb.unknown_mime_type", "misc.highlighting_failure"]
 
 # --- pages and notebooks --------------------------------------------------------------------------------------------
 HERE = Path(__file__).parent
