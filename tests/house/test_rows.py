@@ -14,6 +14,7 @@ from vijax.models import emission
 PAGE = (Path(__file__).parents[2] / "docs" / "what-is-here.md").read_text()
 ROWS = vi.em, vi.map, vi.cavi, vi.svi, vi.ssvi, vi.ssvi_a
 REFUSED = {
+    "dtm": ["em", "map"],
     "hdp_hmm": ["em", "map"],
     "hpf": ["em"],
     "ard_regression": ["em"],
@@ -25,6 +26,7 @@ GIVEN = {
     "hdp": (2, 9),
     "ctm": (2, 9),
     "stm": (2, vi.data.lda_corpus(20, 2, 9, 10.0)[0]),
+    "dtm": (2, vi.data.lda_corpus(20, 2, 9, 10.0)[0], np.arange(20) % 4),
     "plsa": (2, 4, 9),
     "simple_mixture": (2, 9),
     "mixture": (NORMALS,),

@@ -192,5 +192,5 @@ def test_wrong_models_and_hyperparameters_are_refused():
     gamma = vi.model(
         prior={"rate": vi.Gamma.from_shape_rate(1.0, 1.0)}, local_elbo=lambda s, y, key: (y, None)
     )
-    with pytest.raises(ValueError, match=naming("parameters['rate']:", "-1")):
+    with pytest.raises(ValueError, match=naming("parameters['rate']:", "-1.0")):
         vi.at(gamma, {"rate": -1.0})
