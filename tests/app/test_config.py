@@ -125,7 +125,7 @@ def test_overrides_win_and_may_drop_sections_and_quotes(tmp_path):
         ),
         (
             "[model]\nname = 'hmm'\nnum_topics = 3\n",
-            ["line 3", "model.num_topics", '"hmm"', "but of ctm, hdp, lda"],
+            ["line 3", "model.num_topics", '"hmm"', "but of ctm, dtm, hdp, lda"],
         ),
         (
             "[model]\nname = 'mixture'\nnum_component = 3\n",

@@ -105,8 +105,8 @@ def written(model, data, *more):
 def test_a_table_is_looked_at(table):
     config, text = written("mixture", table)
     assert config.data.columns == ("hours", "days", "visits", "gap")
-    assert config.data.missing == "drop"
-    assert "# 9 of 60 rows lack a cell, and are left out." in text
+    assert config.data.missing == "model"
+    assert "# 9 of 60 rows lack a cell, and count by the others." in text
     assert config.data.standardise
     assert config.model.emission.name == "full_gaussian"
     assert "#   gap: numbers from " in text

@@ -190,6 +190,8 @@ NO_MODELS = {
     "plsa_entries",
     "population",
 }
+NO_MODELS |= {"Dtm", "Slices", "SliceWarning"}
+NO_MODELS |= {"dtm"}  # which reads its documents as they are: tests/models/test_laws_numbers.py
 NO_MODELS |= {"after_slds", "rates_matrix", "response", "recommend", "new_items", "with_covariates"}
 
 

@@ -292,13 +292,16 @@ OTHERS = {
     "factorial_hmm": "coupled chains have several optima, of which those remembered may be better",
     "gp": "refused", "glm": "refused", "logistic_regression": "refused", "vae": "points", "svae": "points",
     "dynamic_svae": "points",
-    "hpf": "refused", "plsa": "made for given rows", "stochastic_block_model": "one graph",
+    "dtm": "made for its documents", "hpf": "refused", "plsa": "made for given rows", "stochastic_block_model": "one graph",
 }  # fmt: skip
 
 
 def test_every_ready_model_has_a_row_or_a_reason():
     no_models = {
         "Glmm",
+        "Dtm",
+        "Slices",
+        "SliceWarning",
         "Stm",
         "Predictors",
         "emission",

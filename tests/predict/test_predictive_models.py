@@ -127,6 +127,8 @@ NO_MODELS = {
     "population",
     "rates_matrix",
 }
+NO_MODELS |= {"Dtm", "Slices", "SliceWarning"}
+NO_MODELS |= {"dtm"}  # new documents need their times, and are not drawn
 NO_MODELS |= {
     "after_slds",
     "response",

@@ -120,12 +120,16 @@ def _part_of_spec(spec: P, names: Collection[str]) -> P:
     >>> tuple(_part_of_spec(P("data", "topics"), {"data"}))
     ('data', None)
     >>> tuple(_part_of_spec(P(("data", "topics")), {"data"}))
-    (('data',),)
+    ('data',)
     """
-    entries = [
-        tuple(name for name in _names_of_entry(entry) if name in names) or None for entry in spec
-    ]
-    return P(*entries)
+    kept: list[Any] = []
+    for entry in spec:
+        chosen = [name for name in _names_of_entry(entry) if name in names]
+        if len(chosen) > 1:
+            kept.append(tuple(chosen))
+        else:
+            kept.append(next(iter(chosen), None))
+    return P(*kept)
 
 
 def _split_axis(x: jax.Array) -> str:
