@@ -292,7 +292,8 @@ OTHERS = {
     "factorial_hmm": "coupled chains have several optima, of which those remembered may be better",
     "gp": "refused", "glm": "refused", "logistic_regression": "refused", "vae": "points", "svae": "points",
     "dynamic_svae": "points",
-    "dtm": "made for its documents", "hpf": "refused", "plsa": "made for given rows", "stochastic_block_model": "one graph",
+    "dtm": "made for its documents",
+    "hpf": "refused", "plsa": "made for given rows", "stochastic_block_model": "one graph",
 }  # fmt: skip
 
 

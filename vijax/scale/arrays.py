@@ -122,14 +122,14 @@ def _part_of_spec(spec: P, names: Collection[str]) -> P:
     >>> tuple(_part_of_spec(P(("data", "topics")), {"data"}))
     ('data',)
     """
-    kept: list[Any] = []
+    entries: list[Any] = []
     for entry in spec:
-        chosen = [name for name in _names_of_entry(entry) if name in names]
-        if len(chosen) > 1:
-            kept.append(tuple(chosen))
+        axes = [name for name in _names_of_entry(entry) if name in names]
+        if len(axes) > 1:
+            entries.append(tuple(axes))
         else:
-            kept.append(next(iter(chosen), None))
-    return P(*kept)
+            entries.append(next(iter(axes), None))
+    return P(*entries)
 
 
 def _split_axis(x: jax.Array) -> str:
