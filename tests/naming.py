@@ -3,17 +3,20 @@
     with pytest.raises(ValueError, match=naming("rate:", "-1.0", "vijax.svi")): ...
 
 The names are the argument, with its colon; what came in; and what the remedy tells to write. A
-number stands alone in the text: `1` is not in `10`, `0.1` or `row_1`."""
+number stands alone in the text: `1` is not in `10`, `0.1` or `row_1`, but in `1.0` and `1e+09`."""
 
 import re
 from typing import Any
+
+NUMBER_ENDS = r"(?=\.0+(?!\d)|e[+-]\d|(?!\w|[.,]\d))"
+"""What may follow a number: zeros after its point, an exponent, or no letter and no digit."""
 
 
 def _pattern(name: str) -> str:
     """A pattern of one name."""
     if not re.fullmatch(r"-?\d[\d.,]*", name):
         return re.escape(name)
-    return rf"(?<![\w-])(?<!\d[.,]){re.escape(name)}(?!\w)(?![.,]\d)"
+    return rf"(?<![\w-])(?<!\d[.,]){re.escape(name)}{NUMBER_ENDS}"
 
 
 def naming(*names: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import vijax as vi
-from tests.naming import check_names
+from tests.naming import check_names, naming
 from vijax.automatic.many.across import across, list_rates
 
 KEY = jax.random.key(0)
@@ -409,7 +409,10 @@ def test_masked_cells_are_missing(gaps):
     np.testing.assert_array_equal(fits.mean, plain.mean)
 
 
-def test_text_is_no_number_in_new_rows_either(gaps):
+def test_new_rows_are_read_by_the_columns_of_training(gaps):
+    """Text that says numbers is numbers there, as from a file; other text is refused."""
     fits = vi.glmm.many("~ x", TABLE, gaps, key=KEY)
-    with pytest.raises(ValueError, match=r"got text.*asarray\(table\['x'\], float\)"):
-        fits.predictors({"x": ["1.5"]})
+    numbers = fits.predictors({"x": [1.5]})
+    np.testing.assert_array_equal(fits.predictors({"x": ["1.5"]}), numbers)
+    with pytest.raises(ValueError, match=naming("table:", "'high'", "'x'")):
+        fits.predictors({"x": ["high"]})

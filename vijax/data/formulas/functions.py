@@ -271,10 +271,6 @@ def column_numbers(node: Column, reading: Reading) -> Values:
     column = reading.column(node)
     if reading.learning and column.kind not in ("number", "truth"):
         raise not_numbers_error(node, column, reading)
-    if column.kind == "digits":  # training refuses it too
-        actual = f"text, all of which says numbers, in {node.name!r}"
-        remedy = f"Give numbers, numpy.asarray(table[{node.name!r}], float)."
-        raise reading.refuse(node, "numbers, as training has", actual, remedy)
     try:
         return _finite(node, column.numbers(), reading)
     except NoNumber as error:

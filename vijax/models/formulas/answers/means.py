@@ -81,7 +81,8 @@ class Means:
         return self.model.law.read_averages(averages)
 
     def to_average(self, rows: Rows) -> np.ndarray:
-        """What is averaged over rows: their means, (S, N, K); of angles those of e^(iy)."""
+        """The numbers that are averaged over rows: their means, (S, N, K); of angles those of
+        e^(iy)."""
         if self.groups == "same":
             eta = self.model.row_predictors(self.draws, rows, self.key)
             return self._with_axis(self._means(rows, eta))

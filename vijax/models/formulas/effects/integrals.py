@@ -129,11 +129,14 @@ def _slopes(
     # With one predictor, or categories, pivots are one or more.
     if not may_be_convex:
         return gradient, cholesky(_curvature(weights, b), LEAST_PIVOT)
-    factor = cholesky(_curvature(weights, b))
-    positive = cholesky(_curvature(absolute_diagonals(weights), b))
-    # The root of a negative number is no number, and no number is larger than another.
-    is_positive = jnp.all(jnp.diagonal(factor) ** 2 > LEAST_PIVOT)
-    return gradient, jnp.where(is_positive, factor, positive)
+    # The matrix is chosen before it is factorised: a factor that is no number, though not chosen,
+    # would make the derivative none. The root of a negative number is no number, and no number is
+    # larger than another.
+    curvature = _curvature(weights, b)
+    pivots = jnp.diagonal(cholesky(jax.lax.stop_gradient(curvature))) ** 2
+    is_positive = jnp.all(pivots > LEAST_PIVOT)
+    matrix = jnp.where(is_positive, curvature, _curvature(absolute_diagonals(weights), b))
+    return gradient, cholesky(matrix)
 
 
 def _curvature(weights: Float[Array, "n C C"], b: Float[Array, "n *C d"]) -> Float[Array, "d d"]:

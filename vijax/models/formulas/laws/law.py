@@ -150,7 +150,7 @@ class Law:
         return averages
 
     def to_average(self, aux: Aux, eta: Float[np.ndarray, "S N *C"]) -> np.ndarray:
-        """What is averaged over rows and groups: the means; of angles the means of e^(iy)."""
+        """The numbers averaged over rows and groups: means; of angles the means of e^(iy)."""
         if self.mean_function is not None:
             columns = {name: add_row_axis(name, np.asarray(x)) for name, x in aux.items()}
             return self.mean_function(columns, eta)

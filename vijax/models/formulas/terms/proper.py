@@ -48,7 +48,7 @@ def check_flat(
 def find_fault(
     design: Design, law: Law, priors: Mapping[str, Prior], weights: Float[np.ndarray, " N"]
 ) -> tuple[str, str, str] | None:
-    """What is expected, what came, and the remedy, where a posterior is improper; else None."""
+    """The expected, the actual and the remedy where a posterior is improper; else None."""
     is_flat = {name for name, prior in priors.items() if prior[0] in FLAT_KINDS}
     if not is_flat:
         return None
