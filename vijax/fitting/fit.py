@@ -59,7 +59,6 @@ from vijax.inference.stopping import watch, window_of
 from vijax.inference.wrappers.wrapper import generalize
 from vijax.scale.by_topic import put_by_topic, split_topics
 from vijax.scale.device_data import DeviceData, put_data
-from vijax.scale.devices import mesh_of_process
 from vijax.scale.lost import fail_together, name_lost_process
 from vijax.scale.place import ManyDevices, OneDevice, choose_placement, is_shared
 from vijax.scale.steps import on_mesh
@@ -349,7 +348,7 @@ def _start_state(
     topics and words are made on the devices that hold them, in each process on its own."""
     shared = runs.shared
     if mesh is not None:
-        mesh = mesh_of_process(mesh)
+        mesh = mesh.local_mesh
         shared = split_topics(shared, mesh)
     starting = _side_by_side(shared, runs.restarts)
     if state is not None:

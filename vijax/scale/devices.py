@@ -154,10 +154,3 @@ def _require_whole_processes(devices: np.ndarray) -> None:
     counts = collections.Counter(process for row in rows for process in row)
     expected = "as many parts of the batch in each process"
     require(len(set(counts.values())) == 1, "mesh", expected, dict(sorted(counts.items())), remedy)
-
-
-def mesh_of_process(mesh: Mesh) -> Mesh:
-    """The part of a mesh that has the devices of this process."""
-    if {device.process_index for device in mesh.devices.flat} == {jax.process_index()}:
-        return mesh
-    return mesh.local_mesh

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import vijax as vi
+from tests.naming import naming
 
 RNG = np.random.default_rng(0)
 X, G = RNG.normal(size=40), np.repeat(list("abcde"), 8)
@@ -70,3 +71,16 @@ def test_later_rows_without_a_cell_are_refused_by_name():
         with pytest.raises(ValueError, match=said):
             model.log_lik(fit, jax.random.key(1), table={**table, "y": [0.0, 0.0]})
     assert model.predict(fit, key=jax.random.key(1)).mean.shape == (38,)
+
+
+def test_a_number_of_a_file_that_may_stand_for_a_missing_cell_is_told(tmp_path):
+    """Among numbers of both signs too; and what the warning says to pass has the cell missing."""
+    path = tmp_path / "rows.csv"
+    path.write_text("y,x\n1.5,0.2\n2.5,-999\n0.5,-0.4\n1.0,0.9\n")
+    with pytest.warns(UserWarning, match=naming("'x'", "-999", "1 cell", "na_values=['-999']")):
+        vi.glmm("y ~ x", str(path))
+    pandas = pytest.importorskip("pandas")
+    table = pandas.read_csv(path, na_values=["-999"])
+    with pytest.warns(UserWarning, match="1 of 4"):
+        model = vi.glmm("y ~ x", table, missing="drop")
+    assert len(model.design.y) == 3

@@ -505,8 +505,7 @@ def _quality_blocks(
     for warning in messages:
         say(f"Warning: {warning}")
     if note := edit_note(folder):
-        sentence = note[0].upper() + note[1:]
-        remarks = [*remarks, Table(TITLE_OF_EDIT, ["remark"], [[sentence]])]
+        remarks = [*remarks, Table(TITLE_OF_EDIT, ["remark"], [[note]])]
     return [*measures, *remarks], None
 
 

@@ -143,7 +143,7 @@ def _note_of_average(run: FittedRun, plan: Plan) -> str:
     if run.fit.runs is None:
         return ""
     number = len(run.fit.members)
-    note = f"the run averages {number} fits, and the better one alone is edited"
+    note = f"The run averages {number} fits, and the better one alone is edited"
     if plan.data.test is None:
         return f"{note}."
     score = lambda fit: plan.config.listing.score_test_data(

@@ -178,16 +178,12 @@ def doubtful_code(numbers: np.ndarray) -> int | None:
     return None
 
 
-def said_of_code(column: str, numbers: np.ndarray) -> str:
-    """A sentence on a number that may stand for a missing value; "" without one. It ends where the
-    remedy begins.
+def said_of_code(column: str, numbers: np.ndarray, code: int) -> str:
+    """A sentence on a number that may stand for a missing value; it ends where the remedy begins.
 
-    >>> said_of_code("x", np.array([7.4, -999.0, 8.6])).partition(",")[0]
+    >>> said_of_code("x", np.array([7.4, -999.0, 8.6]), -999).partition(",")[0]
     "'x' has -999 in 1 cell"
     """
-    code = doubtful_code(numbers)
-    if code is None:
-        return ""
     number = int((numbers == code).sum())
     return (
         f"{column!r} has {code} in {number:,} cell{'s' * (number > 1)}, far from its other "
@@ -234,7 +230,7 @@ def pandas_remedy(path: str, column: str) -> str:
     return f"pandas.read_csv({path!r}, converters={{{column!r}: str}})"
 
 
-def pandas_codes_remedy(path: str, code: int | None) -> str:
+def pandas_codes_remedy(path: str, code: int) -> str:
     """The call of pandas that reads a number as a missing cell.
 
     >>> pandas_codes_remedy("a.csv", -999)

@@ -455,9 +455,10 @@ def _warn_of_codes(
         if name not in numbers or name in labels or column.values.dtype.kind not in "iuf":
             continue
         values = np.asarray(column.values, np.float64)
-        if text := said_of_code(name, values):
-            remedy = f"pass {pandas_codes_remedy(path, doubtful_code(values))}."
-            warnings.warn(text + remedy, UserWarning, stacklevel=3)
+        code = doubtful_code(values)
+        if code is not None:
+            remedy = f"pass {pandas_codes_remedy(path, code)}."
+            warnings.warn(said_of_code(name, values, code) + remedy, UserWarning, stacklevel=3)
 
 
 def table_of_file(

@@ -382,8 +382,9 @@ def _say_doubtful_codes(columns: FileColumns, notes: Notes) -> None:
         if cells.dtype.kind not in "iuf":
             continue
         numbers = np.asarray(cells, np.float64)
-        if text := said_of_code(name, numbers):
-            code = doubtful_code(numbers)
+        code = doubtful_code(numbers)
+        if code is not None:
+            text = said_of_code(name, numbers, code)
             notes.add(f'{text}--set \'data.missing_words=["{code}", "NA"]\'.')
 
 
