@@ -151,6 +151,25 @@ PROPER = {
 }
 
 
+def test_a_flat_sigma_needs_rows_whose_likelihood_falls_as_it_grows():
+    """With eta = sigma u, rows beyond a bound keep their likelihood as sigma grows, so that two
+    rows and a flat intercept leave sigma^(1 - 2), whose integral has no end; three have one. The
+    likelihood of a row truncated on both sides tends to one over the width."""
+    for exact, is_proper in ((2, False), (3, True)):
+        status = ["none"] * exact + ["right"] * 8
+        table = {"y": Z[: exact + 8], "status": status}
+        make = lambda table=table: vi.glmm("censored(y, status) ~ 1", table, priors="flat")
+        if is_proper:
+            make()
+            continue
+        with pytest.raises(ValueError, match=naming("priors:", "sigma", "got 2")):
+            make()
+    table, flat = {"y": np.clip(Z, -1, 1), "x": X}, {"sigma": ("half_flat",)}
+    vi.glmm("truncated(y, lb=-2) ~ x", table, priors=flat)
+    with pytest.raises(ValueError, match=naming("priors:", "sigma", "got 0")):
+        vi.glmm("truncated(y, -2, 2) ~ x", table, priors=flat)
+
+
 @pytest.mark.parametrize("name", PROPER)
 def test_proper_posteriors_are_not_refused(name):
     formula, table, family = PROPER[name]
@@ -192,6 +211,17 @@ def test_a_flat_sd_needs_groups_whose_responses_differ():
     zeros = {**table, "y": YES * (table["g"] > 0)}  # the effects of one group have no lower end
     with pytest.raises(ValueError, match=naming("priors:", "1|g_sigma")):
         vi.glmm("y ~ x + (1 | g)", zeros, "bernoulli", priors=sd("g"))
+
+
+def test_a_flat_sd_of_many_responses_is_judged_by_the_rows_of_each():
+    """Without one missing cell a column would differ within a group, and not be between groups."""
+    table = {"x": np.repeat([0.0, 1.0, 3.0], 6), "g": np.repeat(list("abc"), 6)}
+    table["x"][5] = 9.0
+    y = Z[:18, None].copy()
+    y[5] = np.nan
+    priors = {"*": "flat", "1|g_sigma": ("half_flat",)}
+    with pytest.raises(ValueError, match=naming("responses:", "4", "1|g_sigma", "3")):
+        vi.glmm.many("~ x + (1 | g)", table, y, key=jax.random.key(0), priors=priors)
 
 
 def test_other_words_and_laws_are_refused():

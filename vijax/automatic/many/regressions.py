@@ -329,7 +329,8 @@ def _prior_fault(task: Task, r: int) -> str:
     fault = find_fault(design, task.law, priors, weights)
     if fault is None:
         return ""
-    return f"its posterior under flat priors is improper, {fault[1]}."
+    expected, actual, _ = fault
+    return f"its posterior under flat priors is improper: expected {expected}, got {actual}."
 
 
 def _own_design(task: Task, r: int) -> tuple[Design, np.ndarray]:

@@ -18,6 +18,7 @@ from scipy import optimize
 from vijax.checks import require
 from vijax.models.formulas.formula import Design, name_at_level
 from vijax.models.formulas.laws import Law
+from vijax.models.formulas.observation import STATUS
 from vijax.models.formulas.priors import FLAT_KINDS, Prior
 
 FIRST_CONDITIONS = 1000
@@ -147,7 +148,7 @@ def _free_sides(
     none = np.zeros(len(y), bool)
     if "status" in facts:
         status = facts["status"][rows]
-        return status == 1, status == -1
+        return status == STATUS["right"], status == STATUS["left"]
     if law.name == "bernoulli" or law.takes_trials:
         rises, falls = y == trials, y == 0
         if law.name == "zero_inflated_binomial":
@@ -205,17 +206,25 @@ def _ordered_conditions(
 def _sigma_fault(
     design: Design, law: Law, priors: Mapping[str, Prior], weights: np.ndarray
 ) -> tuple[str, str, str] | None:
-    """A flat prior of sigma needs two rows more than there are flat coefficients."""
+    """A flat prior of sigma needs two rows more than there are flat coefficients. Rows count whose
+    likelihood falls as 1 / sigma: not those beyond one bound, which tends to 1/2, and not those
+    truncated on both sides, which tends to one over the width."""
     if priors.get("sigma", ("",))[0] not in FLAT_KINDS:
         return None
     counts = np.ones(len(design.y), bool)
     if law.name.startswith("hurdle"):  # zeros say nothing of sigma
         counts = design.y != 0
+    facts = design.facts
+    if "status" in facts:
+        counts = (facts["status"] == STATUS["none"]) | (facts["status"] == STATUS["interval"])
+    if "lowest" in facts and "highest" in facts:
+        counts = ~(np.isfinite(facts["lowest"]) & np.isfinite(facts["highest"]))
     total = float(weights[counts].sum())
     flat = sum(prior[0] in FLAT_KINDS for name, prior in priors.items() if name in design.labels)
     if total - flat > 1:
         return None
-    expected = f"more than {flat + 1} rows, for flat priors of sigma and {flat} coefficients"
+    number = f"more than {flat + 1} rows that tell sigma"
+    expected = f"{number}, for flat priors of sigma and {flat} coefficients"
     return expected, f"{total:g}", 'Give sigma a prior: "sigma": ("half_normal", 1).'
 
 
@@ -225,6 +234,8 @@ def _sd_fault(
     """A flat prior of an sd of groups needs two groups more than coefficients between groups, which
     its effects can replace (Gelman 2006, section 3.2; three groups for an intercept). Groups count
     whose likelihood vanishes as their effect grows on either side."""
+    rows = np.flatnonzero(weights > 0)
+    x = design.rows.x[rows][:, design.is_main]
     for factor, z, groups in zip(design.factors, design.rows.z, design.rows.groups, strict=True):
         for i, label in enumerate(factor.labels):
             names = [
@@ -233,7 +244,7 @@ def _sd_fault(
             ]
             if not any(priors[name][0] in FLAT_KINDS for name in names):
                 continue
-            between = _shared_dimensions(design.rows.x[:, design.is_main], z[:, i], groups)
+            between = _shared_dimensions(x, z[rows, i], groups[rows])
             bounded = _bounded_groups(design, law, z[:, i], groups, weights)
             if bounded - between < 2:
                 expected = f"{between + 2} groups of {factor.name!r} or more whose responses differ"
