@@ -13,6 +13,8 @@ import vijax as vi
 from tests.models.formulas.test_flat_priors import by_values, mode
 from tests.naming import naming
 from vijax.app.cli import main
+from vijax.app.plan.assemble import load_data
+from vijax.app.plan.config import load_config
 from vijax.models.formulas.form import log_lik
 from vijax.models.formulas.without_columns import KnownRows, fit_without_columns
 from vijax.xla.precision import enable_x64
@@ -156,6 +158,27 @@ def test_precisions_on_the_command_line(tmp_path, monkeypatch):
     page = Path("run/report.html").read_text()
     assert "with its precisions" in page
     assert main(["effects", "run", "--ask", "variance"]) == 0
+
+
+def test_rows_of_a_file_that_lack_a_weight_or_a_precision(tmp_path):
+    """They are refused, or left out, as `vijax.glmm` does it. A group for each row is told from
+    sigma by precisions that differ."""
+    path = tmp_path / "d.csv"
+    cells = zip(Y, X, W, strict=True)
+    rows = ["y,x,g,w,n", *(f"{y},{x},g{i},{w},2" for i, (y, x, w) in enumerate(cells))]
+    rows[3] = "1.5,0.1,g2,,2"
+    rows[5] = "1.5,0.1,g4,1.0,"
+    path.write_text("\n".join(rows) + "\n")
+    own = ["model.formula=y ~ x + (1 | g)", "model.precisions=w", "model.weights=n"]
+    own.append("data.held_out=0")
+    with pytest.raises(ValueError, match=naming("w", "line 4", "n", "line 6", "data.missing")):
+        load_data(load_config("glmm", own, str(path)))
+    train = load_data(load_config("glmm", [*own, "data.missing=drop"], str(path))).train
+    assert (train.num_rows, train.num_dropped) == (len(Y) - 2, 2)
+    own.remove("model.weights=n")
+    train = load_data(load_config("glmm", [*own, "data.missing=drop"], str(path))).train
+    assert train.num_dropped == 1
+    assert not [note for note in train.notes if "1|g_sigma" in note]
 
 
 def test_the_estimator_reads_precisions():

@@ -33,8 +33,10 @@ from vijax.models.formulas import coefficients, formula, modelled
 from vijax.models.formulas.glmm import (
     ALL,
     OnlyPriorWarning,
+    add_precisions,
     glmm,
     prior_notes,
+    read_precisions,
     read_weights,
     with_positive_weight,
 )
@@ -165,21 +167,38 @@ def _read(config: Any, path: str, is_training: bool = True, schema: Schema | Non
     table = table_of_file(read, exact, roles.numbers)
     if schema is not None:
         table = table.with_levels(schema)
-    return _whole_rows(table, parsed, is_training, path, is_dropped, notes)
+    names = _read_names(config, parsed, table, is_training)
+    return _whole_rows(table, names, is_training, path, is_dropped, notes)
 
 
 def _read_memory(config: Any, source: Any, is_training: bool = True) -> Frame:
     """A table in memory; rows that lack a cell are left out, or have empty results."""
-    parsed = _parse(config)
-    return _whole_rows(typed_table(source), parsed, is_training, "data", True, Notes())
+    table = typed_table(source)
+    names = _read_names(config, _parse(config), table, is_training)
+    return _whole_rows(table, names, is_training, "data", True, Notes())
+
+
+def _read_names(config: Any, parsed: Any, table: TypedTable, is_training: bool) -> tuple[str, ...]:
+    """The columns whose cells are read: those of the formula, of precisions, and of the weights of
+    training. Who reads these two has the error where the table lacks them."""
+    of_rows = [config.model.precisions]
+    if is_training:
+        of_rows.append(config.model.weights)
+    names = formula.named_columns(parsed, is_training)
+    return (*names, *(name for name in of_rows if name is not None and name in table))
 
 
 def _whole_rows(
-    table: TypedTable, parsed: Any, is_training: bool, where: str, is_dropped: bool, notes: Notes
+    table: TypedTable,
+    names: Iterable[str],
+    is_training: bool,
+    where: str,
+    is_dropped: bool,
+    notes: Notes,
 ) -> Frame:
-    """The rows of a table with all cells of the formula. Raises an error if other rows may not be
+    """The rows of a table with all cells of these columns. Raises an error if other rows may not be
     left out, or no row is complete."""
-    lacking = _lacking(table, formula.named_columns(parsed, is_training))  # while lines are known
+    lacking = _lacking(table, names)  # while lines are known
     if not lacking:
         return Frame(table, notes=notes.texts())
     rows = np.flatnonzero(~np.any(list(lacking.values()), axis=0))
@@ -258,6 +277,9 @@ def load(config: Any) -> Data:
         further=config.model.formulas,
         weights=weights,
     )
+    precisions = config.model.precisions
+    if precisions is not None:
+        design = add_precisions(design, law, precisions, read_precisions(precisions, table))
     notes.append(modelled.sentence(design, law))
     notes += prior_notes(design, law, weights)
     train = Frame(
