@@ -22,6 +22,7 @@ from vijax.models.formulas.form.finer_integrals import FinerIntegrals
 from vijax.models.formulas.glmm_model import Glmm
 from vijax.models.formulas.laws import LAWS, Law, find_law
 from vijax.models.formulas.nearby import NearMode
+from vijax.models.formulas.observation import has_normal_rows
 from vijax.models.formulas.priors import ALL as ALL
 from vijax.models.formulas.priors import Prior, merge_priors, weak_priors
 from vijax.models.formulas.responses import responses
@@ -300,7 +301,7 @@ def add_precisions(
         return design
     expected = 'None, but for "gaussian" and "t"'
     remedy = "weights= says how often a row counts, in every family."
-    require(law.name in ("gaussian", "t"), "precisions", expected, repr(law.name), remedy)
+    require(law.takes_row_errors, "precisions", expected, repr(law.name), remedy)
     remedy = "Standard errors are precisions already: leave one of the two out."
     has_errors = "se" in design.facts
     require(not has_errors, "precisions", "None beside se(y, s)", repr(design.formula), remedy)
@@ -363,8 +364,7 @@ def choose_nodes(design: reader.Design, law: Law, weights: np.ndarray, nodes: in
     where the integrand is normal."""
     is_crossed = len(design.factors) > 1 or bool(design.smooths)
     slots = [slot for factor in design.factors for slot in factor.slots]
-    facts = {"se", "precision"}
-    is_exact = law.name == "gaussian" and not any(slots) and set(design.facts) <= facts
+    is_exact = has_normal_rows(law.name, design.facts) and not any(slots)
     if nodes is None:
         nodes = 1
         if not is_crossed and not is_exact:

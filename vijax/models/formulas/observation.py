@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,16 @@ SIGNATURES = {
     "censored": "censored(y, status) or censored(lower, upper, status)",
     "truncated": "truncated(y, lb, ub), truncated(y, lb=0) or truncated(y, ub=10)",
 }
+
+
+def is_plain_normal(law: str, has_formulas: bool, facts: Collection[str]) -> bool:
+    """True for a normal law with one sigma, times known roots at most."""
+    return law == "gaussian" and not has_formulas and set(facts) <= {"precision"}
+
+
+def has_normal_rows(law: str, facts: Collection[str]) -> bool:
+    """True for a normal law whose rows are normal too, of one sigma or of several."""
+    return law == "gaussian" and set(facts) <= {"se", "precision"}
 
 
 class Observation(NamedTuple):
@@ -123,7 +133,7 @@ def check_law(formula: Formula, observation: Observation, law: Law) -> None:
     is_allowed = law.tails is not None
     expected = "a law with a distribution function: gaussian, t, lognormal, weibull, gamma, ..."
     if observation.function == "se":
-        is_allowed = law.name in ("gaussian", "t")
+        is_allowed = law.takes_row_errors
         expected = '"gaussian" or "t", for standard errors'
     if observation.function == "censored":
         is_allowed = is_allowed and not law.is_count

@@ -11,6 +11,7 @@ from vijax.data.schema.row_names import RowNames
 from vijax.models.formulas.formula import Design
 from vijax.models.formulas.groups import Factor
 from vijax.models.formulas.laws import Law
+from vijax.models.formulas.observation import is_plain_normal
 
 EXACT = 1e-12
 """Share of the response below which residuals of least squares are rounding."""
@@ -170,7 +171,7 @@ def check_size(design: Design, law: Law) -> None:
         sizes[name] = size * (len(design.against) or 1)
         num_others += sizes[name]
     most_dense = MOST_DENSE
-    if law.name == "gaussian" and not design.further and set(design.facts) <= {"precision"}:
+    if is_plain_normal(law.name, bool(design.further), design.facts):
         most_dense = MOST_DENSE_NORMAL
     expected = (
         f"at most {most_dense:,} effects beside those of the largest factor, whose matrix is dense"

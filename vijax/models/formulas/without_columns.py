@@ -255,11 +255,7 @@ def _predictors(
         eta = eta + levels[0]
     for i, name in enumerate(names):
         parameters[name] = inverse_link(name, linked[i] + row["offsets"].get(name, 0.0), xp)
-    if "se" in row:
-        parameters["sigma"] = xp.sqrt(row["se"] ** 2 + parameters.get("sigma", 0.0) ** 2)
-    if "precision" in row:
-        parameters["sigma"] = parameters["sigma"] / xp.sqrt(row["precision"])
-    return eta, parameters
+    return eta, partly_known.with_known_errors(parameters, row, xp)
 
 
 def _row_log_prob(law: Law, names: tuple[str, ...], numbers: Any, row: Mapping[str, Any]) -> Any:

@@ -24,6 +24,7 @@ from vijax.models.formulas.form.parts import (
     Units,
 )
 from vijax.models.formulas.laws import LAWS, SUPPORTS, Law
+from vijax.models.formulas.observation import has_normal_rows, is_plain_normal
 from vijax.models.formulas.priors import Prior
 
 
@@ -84,8 +85,7 @@ class Form:
     def is_plain_normal(self) -> bool:
         """True for a normal law with one sigma, times known roots at most, whose rows are summed up
         once."""
-        is_normal = self.law == "gaussian" and not self.parameters
-        return is_normal and set(self.facts) <= {"precision"}
+        return is_plain_normal(self.law, bool(self.parameters), self.facts)
 
     @property
     def may_be_convex(self) -> bool:
@@ -303,7 +303,7 @@ class Form:
         """True for a normal law with a sigma for each row, and effects of one factor in the mean
         alone: its integrals are closed."""
         has_plain_effects = not any(slot for term in self.effects for slot in term.slots)
-        is_normal = self.law == "gaussian" and set(self.facts) <= {"se", "precision"}
+        is_normal = has_normal_rows(self.law, self.facts)
         return is_normal and len(self.terms) < 2 and has_plain_effects
 
 

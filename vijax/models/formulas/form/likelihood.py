@@ -59,12 +59,7 @@ def row_parameters(
 ) -> tuple[Any, dict[str, Any]]:
     """The predictor of the response, and all parameters of its law, in rows."""
     main, by_row = form.split_predictors(eta)
-    parameters = {**aux, **by_row}
-    if "se" in row:
-        parameters["sigma"] = jnp.sqrt(row["se"] ** 2 + parameters.get("sigma", 0.0) ** 2)
-    if "precision" in row:
-        parameters["sigma"] = parameters["sigma"] / jnp.sqrt(row["precision"])
-    return main, parameters
+    return main, partly_known.with_known_errors({**aux, **by_row}, row, jnp)
 
 
 def row_log_prob(form: Form, aux: Mapping[str, Any], row: Mapping[str, Any], eta: Any) -> Any:

@@ -13,6 +13,7 @@ from vijax.models.formulas.form.form import Form
 from vijax.models.formulas.form.parts import Effects, Monotone, Units
 from vijax.models.formulas.formula import Design, name_at_level
 from vijax.models.formulas.laws import Law
+from vijax.models.formulas.observation import is_plain_normal
 from vijax.models.formulas.priors import Prior
 
 
@@ -64,7 +65,8 @@ def _log_jacobian(
             constant += size * (slot == 0) - math.log(root_mean_square)
     constant += size * ("sigma" in design.own_parameters(law))
     constant -= size * float(weights.sum())
-    if law.name == "gaussian" and set(design.facts) == {"precision"} and not design.further:
+    is_plain = is_plain_normal(law.name, bool(design.further), design.facts)
+    if is_plain and "precision" in design.facts:
         constant += 0.5 * float(weights @ np.log(design.facts["precision"]))
     for term in smooths:
         constant += size * (term.slots[0] == 0) * term.num_sds

@@ -88,6 +88,11 @@ class Law:
         return self.link == "tan_half"
 
     @property
+    def takes_row_errors(self) -> bool:
+        """True if rows may have standard errors, or precisions, of their own."""
+        return self.name in ("gaussian", "t")
+
+    @property
     def response_words(self) -> str:
         """The number that is predicted of a response, in words, with a place for its name."""
         if self.is_circular or self.quantile is not None:

@@ -1,4 +1,5 @@
-"""Densities and draws of responses that are censored or truncated."""
+"""Densities and draws of responses that are censored or truncated, or whose errors are known in
+part."""
 
 from __future__ import annotations
 
@@ -14,6 +15,19 @@ from vijax.models.formulas.laws.tails import log_complement
 
 MOST_TRIES = 1000
 """Most draws of a truncated response; after them the nearest bound stands for it."""
+
+
+def with_known_errors(
+    parameters: Mapping[str, Any], row: Mapping[str, Any], xp: Any
+) -> dict[str, Any]:
+    """The parameters of a law with the sigma of a row, or of rows: with its standard error, divided
+    by the root of its precision. `xp` is `jax.numpy` or `numpy`."""
+    parameters = dict(parameters)
+    if "se" in row:
+        parameters["sigma"] = xp.sqrt(row["se"] ** 2 + parameters.get("sigma", 0.0) ** 2)
+    if "precision" in row:
+        parameters["sigma"] = parameters["sigma"] / xp.sqrt(row["precision"])
+    return parameters
 
 
 def log_prob(law: Law, aux: Aux, row: Mapping[str, Any], eta: Any) -> Float[Array, ""]:
