@@ -13,6 +13,7 @@ from scipy.special import digamma, gammaln, logsumexp
 
 import vijax as vi
 from vijax.models import emission
+from vijax.models.series.known_chain import known_chain, require_possible
 
 RNG = np.random.default_rng(0)
 NAN = np.nan
@@ -190,3 +191,39 @@ def test_what_has_no_labels_says_so():
     one_way = vi.models.hmm(emits, transitions=["? ?", "0 1"])
     with pytest.raises(ValueError, match="got state 0 in sequence 0, step 2, which no path has"):
         vi.fit(vi.cavi(one_way), backwards, num_steps=1, key=jax.random.key(0))
+    forwards = np.array([[0.0, 0.0], [1.0, NAN], [2.0, 1.0]])[None], np.ones((1, 3), bool)
+    fit = vi.fit(vi.cavi(one_way), forwards, num_steps=1, key=jax.random.key(0))
+    with pytest.raises(ValueError, match="got state 0 in sequence 0, step 2, which no path has"):
+        fit.score(backwards, key=jax.random.key(0))
+
+
+def test_states_that_no_path_has_are_those_that_no_path_of_an_enumeration_has():
+    rng = np.random.default_rng(7)
+    chain = known_chain(3, "? ? 0", ["0 ? 0", "? 0 ?", "0 0 ?"])
+    can_start, can_follow = chain.can_start, chain.can_follow
+    paths = [
+        path
+        for path in itertools.product(range(3), repeat=5)
+        if can_start[path[0]] and all(can_follow[i, j] for i, j in itertools.pairwise(path))
+    ]
+    states = np.where(rng.random((200, 5)) < 0.5, rng.integers(0, 3, (200, 5)), NAN)
+    mask = np.arange(5) < rng.integers(1, 6, (200, 1))
+    num_possible = 0
+    for row, length in zip(states, mask.sum(1), strict=True):
+        seen = [(t, k) for t, k in enumerate(row[:length]) if not np.isnan(k)]
+        steps = [t for t, _ in seen if not agree(paths, [x for x in seen if x[0] <= t])]
+        one = row[None], np.arange(5)[None] < length
+        if not steps:
+            num_possible += 1
+            require_possible(chain, *one)
+            continue
+        with pytest.raises(ValueError, match=f"sequence 0, step {steps[0]}, which no path"):
+            require_possible(chain, *one)
+    assert 40 < num_possible < 160
+    with pytest.raises(ValueError, match=r"in sequence [0-9]+, step"):
+        require_possible(chain, states, mask)
+
+
+def agree(paths: list, seen: list) -> bool:
+    """True if one of the paths has all these states."""
+    return any(all(path[t] == k for t, k in seen) for path in paths)

@@ -66,8 +66,8 @@ def with_labels(emission: Emission) -> Emission:
         remedy = "Number the states from 0."
         expected = f"numbers of states from 0 to {num_states - 1} in the last column, or NaN"
         bad = labels[~(is_state | np.isnan(labels))]
-        for label in bad:
-            require(False, "data", expected, f"{label:g} ({len(bad)} such values)", remedy)
+        if len(bad):
+            require(False, "data", expected, f"{bad[0]:g} ({len(bad)} such values)", remedy)
 
     def sample(p: Any, k: Array, y: Float[Array, " C"], key: PRNGKeyArray) -> Float[Array, " C"]:
         draw: Any = emission.sample

@@ -143,7 +143,7 @@ def hmm(
         example=(np.stack([emission.example, emission.example]), np.array([True, True])),
         init=init or states_by_kmeans(emission, chain=chain),
         check_data=lambda data: _check(emission, data, chain),
-        score=lambda hyper, q, data, key: score(emission, q, data),
+        score=lambda hyper, q, data, key: score(emission, q, data, chain),
         structure=Structure(impossible=chain.impossible()),
         prior_as_point=prior_as_point,
         generative=hidden_markov(emission, lambda data: _check(emission, data)),
@@ -197,11 +197,11 @@ def states_by_kmeans(emission: Emission, chain: KnownChain, num_iters: int = 100
     return start
 
 
-def score(emission: Emission, q: Estimates, data: PyTree) -> Any:
+def score(emission: Emission, q: Estimates, data: PyTree, chain: KnownChain | None = None) -> Any:
     """Held-out log probability of sequences at the posterior mean of the chain, with predictive
     densities of the emissions (after EM and MAP at the point estimate): nats per step, with a
     standard error over sequences."""
-    _check(emission, data)
+    _check(emission, data, chain)
     return score_sequences(functools.partial(_log_densities, emission), q, data)
 
 

@@ -161,8 +161,8 @@ def _check_reach(chain: KnownChain) -> None:
     for _ in range(len(is_reached)):
         is_reached = is_reached | (is_reached @ chain.can_follow)
     remedy = "Allow a transition to it, allow it as a first state, or take fewer states."
-    for state in np.flatnonzero(~is_reached):
-        actual = f"state {state}, which no path reaches"
+    if not is_reached.all():
+        actual = f"state {np.argmin(is_reached)}, which no path reaches"
         require(False, "transitions", "states that can all be reached", actual, remedy)
 
 
@@ -267,15 +267,23 @@ def require_possible(
     chain: KnownChain, states: Float[np.ndarray, "N T"], mask: Bool[np.ndarray, "N T"]
 ) -> None:
     """Raises ValueError at the first sequence whose known states no path of the chain has."""
-    numbers = np.arange(len(chain.initial))
-    for n, (sequence, length) in enumerate(zip(states, mask.sum(axis=1), strict=True)):
-        can_be = chain.can_start
-        for t, state in enumerate(sequence[:length]):
-            if t:
-                can_be = can_be @ chain.can_follow
-            if not np.isnan(state):
-                can_be = can_be & (numbers == state)
-            actual = f"state {state:g} in sequence {n}, step {t}, which no path has there"
-            remedy = "Correct it, or allow the transitions and first states that lead there."
-            expected = "known states that the chain allows"
-            require(bool(can_be.any()), "data", expected, actual, remedy)
+    sequence, step = np.nonzero(mask & ~np.isnan(states))
+    state = states[sequence, step].astype(int)
+    is_first = np.diff(sequence, prepend=-1) != 0
+    # Only the last known state matters. Gaps that are equal have one table, of where they lead.
+    gap = np.where(is_first, step, np.diff(step, prepend=0))
+    before = np.roll(state, 1)
+    is_possible = np.ones(len(state), bool)
+    for size in np.unique(gap):
+        leads = np.linalg.matrix_power(chain.can_follow, int(size))
+        rows = gap == size
+        from_start = (chain.can_start @ leads)[state[rows]]
+        is_possible[rows] = np.where(is_first[rows], from_start, leads[before[rows], state[rows]])
+    bad = np.flatnonzero(~is_possible)
+    if len(bad):
+        k = bad[0]
+        actual = (
+            f"state {state[k]} in sequence {sequence[k]}, step {step[k]}, which no path has there"
+        )
+        remedy = "Correct it, or allow the transitions and first states that lead there."
+        require(False, "data", "known states that the chain allows", actual, remedy)
