@@ -61,11 +61,7 @@ class Context(NamedTuple):
         vectors = jax.vmap(first)(jax.tree.map(jnp.asarray, self.data().data))
         if not jnp.issubdtype(vectors.dtype, jnp.floating):
             return vectors
-        is_there = ~jnp.isnan(vectors)
-        weights = self.weights().astype(vectors.dtype)
-        totals = weights @ jnp.where(is_there, vectors, 0.0)
-        means = totals / jnp.maximum(weights @ is_there.astype(vectors.dtype), 1e-30)
-        return jnp.where(is_there, vectors, means)
+        return fill_cells(vectors, self.weights())
 
     def templates(self) -> dict[str, Family]:
         """The local families of one group."""
@@ -97,6 +93,19 @@ class Context(NamedTuple):
             message = tree.add(message, proper.with_naturals(coupling))
         law = tree.add(self.prior, message)
         return jax.tree.map(jnp.where, law.in_domain(), law, tree.add(proper, message))
+
+
+def fill_cells(rows: Float[Array, "N D"], weights: Float[Array, " N"]) -> Float[Array, "N D"]:
+    """The rows with weighted means of their columns in place of missing cells.
+
+    >>> print(fill_cells(jnp.array([[1.0], [3.0], [jnp.nan]]), jnp.array([1.0, 3.0, 1.0])).T)
+    [[1.  3.  2.5]]
+    """
+    is_there = ~jnp.isnan(rows)
+    weights = weights.astype(rows.dtype)
+    totals = weights @ jnp.where(is_there, rows, 0.0)
+    means = totals / jnp.maximum(weights @ is_there.astype(rows.dtype), 1e-30)
+    return jnp.where(is_there, rows, means)
 
 
 Init = Callable[[PRNGKeyArray, Context], Product]

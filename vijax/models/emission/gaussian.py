@@ -29,6 +29,7 @@ from vijax.families.point import log_predictive
 from vijax.models.emission.base import (
     REAL,
     Emission,
+    LogLikelihood,
     Marginal,
     PriorColumns,
     checker,
@@ -84,15 +85,7 @@ def unit_gaussian(
         "diagonal_gaussian."
     )
     expects = PriorColumns(strain, _location_text(location), remedy)
-    return Emission(
-        prior,
-        log_likelihood,
-        np.zeros(dim),
-        checker(dim, **REAL),
-        sample=draw,
-        expects=expects,
-        marginal=UNIT,
-    )
+    return _emission(prior, log_likelihood, dim, draw, expects, UNIT)
 
 
 @cache_by_value
@@ -137,15 +130,7 @@ def diagonal_gaussian(
         broadcast["location"], broadcast["strength"], squares, worth, num_components
     )
     expects = PriorColumns(least(strain), _location_text(location, squares / worth))
-    return Emission(
-        prior,
-        log_likelihood,
-        np.zeros(dim),
-        checker(dim, **REAL),
-        sample=draw,
-        expects=expects,
-        marginal=DIAGONAL,
-    )
+    return _emission(prior, log_likelihood, dim, draw, expects, DIAGONAL)
 
 
 @cache_by_value
@@ -183,15 +168,16 @@ def full_gaussian(
 
     draw = lambda p, k, y, key: normal_draw(key, p.mean[k], jnp.linalg.cholesky(p.precision)[k])
     expects = _expected_of_matrix(sizes, location, strength, degrees, scale, num_components)
+    return _emission(prior, log_likelihood_of_full, dim, draw, expects, FULL)
+
+
+def _emission(
+    prior: Any, density: LogLikelihood, dim: int, draw: Any, expects: PriorColumns, cells: Marginal
+) -> Emission:
+    """The emission of rows of real numbers with this prior and density."""
     check = checker(dim, **REAL)
     return Emission(
-        prior,
-        log_likelihood_of_full,
-        np.zeros(dim),
-        check,
-        sample=draw,
-        expects=expects,
-        marginal=FULL,
+        prior, density, np.zeros(dim), check, sample=draw, expects=expects, marginal=cells
     )
 
 
@@ -295,15 +281,7 @@ def spherical_gaussian(
     expects = PriorColumns(
         least(lambda columns: by_column(alike(columns))), _location_text(location, rates / shapes)
     )
-    return Emission(
-        prior,
-        log_likelihood,
-        np.zeros(dim),
-        checker(dim, **REAL),
-        sample=draw,
-        expects=expects,
-        marginal=SPHERICAL,
-    )
+    return _emission(prior, log_likelihood, dim, draw, expects, SPHERICAL)
 
 
 @cache_by_value

@@ -226,10 +226,8 @@ def _fill_cells(
 ) -> tuple[Float[Array, "N T D"], Bool[Array, "N T"]]:
     """The steps with means of columns in place of missing cells, and the mask of those with a
     cell."""
-    is_cell = ~jnp.isnan(y) & mask[..., None]
-    total = jnp.sum(jnp.where(is_cell, y, 0.0), axis=(0, 1))
-    mean = total / jnp.maximum(jnp.sum(is_cell, axis=(0, 1)), 1)
-    return jnp.where(jnp.isnan(y), mean[None, None], y), is_cell.any(axis=-1)
+    rows = inits.fill_cells(y.reshape(-1, y.shape[-1]), mask.reshape(-1))
+    return rows.reshape(y.shape), mask & ~jnp.isnan(y).all(axis=-1)
 
 
 def _check(emission: Emission, data: PyTree, chain: KnownChain | None = None) -> None:
