@@ -50,9 +50,7 @@ class floored(Update):
         families."""
         if not can_collapse(q):
             return ()
-        scatter, counts = scatter_and_counts(q)
-        total = jnp.sum(counts, 0)
-        return self.share * jnp.sum(scatter, 0) / jnp.where(total > 0, total, 1)
+        return self.share * average_covariance(q)
 
     def propose(
         self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree
@@ -88,6 +86,14 @@ def scatter_and_counts(q: Any) -> tuple[Array, Array]:
     dim = q.negative_raw_rate.shape[-1]
     counts = jnp.maximum(q.half_degrees + 0.5 * (num_means - dim - 1), 0.0)
     return -q.precision_law().negative_rate, counts[..., None, None]
+
+
+def average_covariance(q: Any) -> Array:
+    """The average covariance within components, weighted by their counts; variances if there are
+    no correlations."""
+    scatter, counts = scatter_and_counts(q)
+    total = jnp.sum(counts, 0)
+    return jnp.sum(scatter, 0) / jnp.where(total > 0, total, 1)
 
 
 def _is_below(q: Any, floor: Array) -> Bool[Array, " K"]:

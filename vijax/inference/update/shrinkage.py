@@ -28,7 +28,7 @@ from vijax import tree
 from vijax.arguments import Positive, check_arguments
 from vijax.families import Family, NormalGamma
 from vijax.inference.update.base import Q, Update
-from vijax.inference.update.floor import can_collapse, scatter_and_counts
+from vijax.inference.update.floor import average_covariance, can_collapse, scatter_and_counts
 from vijax.xla.compiler import quick_jit
 
 MORE_THAN_COLUMNS = 2.0
@@ -67,9 +67,7 @@ class shrinkage(Update):
         """W, or only variances if there are no correlations; empty for other families."""
         if not can_collapse(q):
             return ()
-        scatter, counts = scatter_and_counts(q)
-        total = jnp.sum(counts, 0)
-        return jnp.sum(scatter, 0) / jnp.where(total > 0, total, 1)
+        return average_covariance(q)
 
     def propose(
         self, q: Q, target: Q, size: Float[Array, ""] | float, memory: PyTree
@@ -82,7 +80,8 @@ class shrinkage(Update):
         """`rows` times the sum of KL(N(0, W) || N(0, Sigma_k))."""
         if not can_collapse(q):
             return jnp.zeros(())
-        precision = _precision(q)
+        law: Any = q.mode()
+        precision = law.precision
         if isinstance(q, NormalGamma):
             ratio = precision * memory[None]
             divergence = 0.5 * jnp.sum(ratio - 1.0 - jnp.log(_positive(ratio)))
@@ -125,11 +124,6 @@ def _add_rows(q: Any, half_weight: float, average: Array) -> Any:
         return dataclasses.replace(q, negative_raw_rate=rate, shape=q.shape + half_weight)
     half_degrees = q.half_degrees + half_weight
     return dataclasses.replace(q, negative_raw_rate=rate, half_degrees=half_degrees)
-
-
-def _precision(q: Any) -> Array:
-    """The precisions at the mode."""
-    return q.mode().precision
 
 
 def _positive(x: Array) -> Array:

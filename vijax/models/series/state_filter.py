@@ -32,7 +32,9 @@ class FilterState(NamedTuple):
       probs: probabilities of the state of the last row, given all rows so far, (K,); before the
         first row those of the first state.
       next_probs: probabilities of the state of the next row, (K,).
-      log_density: log p(last row | rows before it), 0 for a row of which nothing was seen.
+      log_density: log p(last row | rows before it), 0 for a row of which nothing was seen; about
+        -1e20 for a row with a known state that no path has there, after which the probabilities
+        say nothing.
       log_prob: log p(all rows so far).
       num_rows: number of rows so far.
     """
