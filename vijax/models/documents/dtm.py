@@ -108,7 +108,8 @@ class Dtm(Model):
         index = self.slices.find(times)
         if np.any(index < 0):
             warnings.warn(self._strange_times(times, index), SliceWarning, stacklevel=2)
-        return _attach(corpus, np.where(index < 0, self.slices.nearest(times), index), self.slices)
+            index = self.slices.nearest(times)  # of a time in a slice, that slice
+        return _attach(corpus, index, self.slices)
 
     described = with_times
 

@@ -57,8 +57,9 @@ class Slices:
         _require_no_blank(cells, argument)
         numbers = _numbers(cells)
         if numbers is not None:
+            _require_no_days(cells, argument)
             years = every == "year" and np.all(numbers == np.floor(numbers))
-            is_width = every is None or (_is_number(every) and every > 0)
+            is_width = every is None or (_is_number(every) and 0 < every < np.inf)
             expected = (
                 "None, or the width of a slice, a positive number, for times that are numbers"
             )
@@ -110,9 +111,9 @@ class Slices:
             place: Any = functools.partial(_place, every=self.period)  # type: ignore[arg-type]
             return np.array([*map(place, days)], float)
         numbers = _numbers(cells)
-        bad = next((cell for cell in cells if _numbers([cell]) is None), "")
-        require(numbers is not None, argument, "numbers, as training has", repr(bad))
-        assert numbers is not None
+        if numbers is None:
+            bad = next(cell for cell in cells if _numbers([cell]) is None)
+            raise ValueError(f"{argument}: expected numbers, as training has, got {bad!r}.")
         return _floor(numbers, self.period)
 
     def find(self, times: Any, argument: str = "times") -> Int[np.ndarray, " docs"]:
@@ -124,7 +125,10 @@ class Slices:
     def nearest(self, times: Any, argument: str = "times") -> Int[np.ndarray, " docs"]:
         """The slices of other documents, or the nearest one: of two the earlier."""
         places = self.read_places(times, argument)
-        return np.abs(places[:, None] - self.places[None]).argmin(1)
+        later = np.searchsorted(self.places, places).clip(max=len(self) - 1)
+        earlier = (later - 1).clip(0)
+        is_nearer = self.places[later] - places < places - self.places[earlier]
+        return np.where(is_nearer, later, earlier)
 
 
 def _cells(times: Any, argument: str) -> list[str]:
@@ -170,24 +174,36 @@ def _require_read(cells: Sequence[str], days: Sequence[str], argument: str, name
 
 
 def _numbers(cells: Sequence[str]) -> Float[np.ndarray, " docs"] | None:
-    """The numbers that all cells are; None if some are none. Days as 20240531 are none."""
+    """The numbers that all cells are; None if some are none."""
     try:
         numbers = np.array([float(cell) for cell in cells])
     except ValueError:
         return None
     if not np.isfinite(numbers).all():
         return None
-    is_day = all(len(cell) == 8 and cell.isdecimal() for cell in cells)
-    remedy = "Write days as 2024-05-31."
-    require(not is_day, "times", "numbers, or dates", f"{cells[0]!r}, days without marks", remedy)
     return numbers
 
 
+def _require_no_days(cells: Sequence[str], argument: str) -> None:
+    """ValueError at days such as 20240531, which are no numbers with even steps."""
+    are_days = all(len(cell) == 8 and cell.isdecimal() for cell in cells)
+    remedy = "Write days as 2024-05-31."
+    actual = f"{cells[0]!r}, days without marks"
+    require(not are_days, argument, "numbers, or dates", actual, remedy)
+
+
 def _floor(numbers: Float[np.ndarray, " docs"], width: Any) -> Float[np.ndarray, " docs"]:
-    """The lower ends of intervals of this width that hold numbers; None leaves them."""
+    """The lower ends of intervals of this width that hold numbers; None leaves them.
+
+    >>> _floor(np.array([0.1, 0.3, 0.35]), 0.1).round(2).tolist()  # 0.3 / 0.1 is less than 3
+    [0.1, 0.3, 0.3]
+    """
     if width is None:
         return numbers
-    return np.floor(numbers / width) * width
+    ratio = numbers / width
+    whole = np.round(ratio)
+    is_whole = np.isclose(ratio, whole, rtol=1e-12, atol=0)
+    return np.where(is_whole, whole, np.floor(ratio)) * width
 
 
 def _is_number(value: Any) -> bool:
@@ -195,7 +211,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _suitable_period(days: Sequence[str]) -> Every:
-    """The longest period with `FEWEST` slices; else the shortest with more than one."""
+    """The longest period with `FEWEST` slices or more; else days."""
     for period in PERIODS:
         if len({name_period(day, period) for day in days}) >= FEWEST:
             return period
