@@ -284,12 +284,15 @@ def check_estimands(model: Model, estimands: PerVariable[Estimand]) -> None:
     answer, or that asks for a mode which says nothing."""
     at_mode = [name for name in model.without_mode if isinstance(estimands.choice(name), mode)]
     expected = f"a distribution of {list(model.without_mode)}, whose modes are at the edge"
-    remedy = "Use vijax.cavi or vijax.svi."
-    require(not at_mode, "estimand", expected, f"mode() of {at_mode}", remedy)
+    use_distribution = "Use vijax.cavi or vijax.svi."
+    require(not at_mode, "estimand", expected, f"mode() of {at_mode}", use_distribution)
+    use_prior = "Use vijax.map."
+    if model.without_mode:
+        use_prior = use_distribution
     forgets = any(choice.forgets_prior for choice in estimands.choices())
     is_hierarchical = model.global_elbo is not None
     expected = "one that keeps the priors of a hierarchical model"
-    remedy = "Without their priors the upper globals have no data: use map."
+    remedy = f"Without their priors the upper globals have no data. {use_prior}"
     require(not (forgets and is_hierarchical), "estimand", expected, estimands, remedy)
     if not (model.needs_prior and forgets):
         return
@@ -300,5 +303,5 @@ def check_estimands(model: Model, estimands: PerVariable[Estimand]) -> None:
         if not is_proper(estimands.choice(name).prior(priors[name]))
     ]
     expected = f"one that keeps the priors of {list(model.needs_prior)}"
-    remedy = "The likelihood has no one maximum in them: use map."
+    remedy = f"The likelihood has no one maximum in them. {use_prior}"
     require(not improper, "estimand", expected, estimands, remedy)

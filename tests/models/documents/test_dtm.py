@@ -174,7 +174,13 @@ def test_slices_of_dates_and_numbers():
     assert Slices.read(days, "quarter").names == ("2001-Q1", "2001-Q2", "2002-Q2")
     assert Slices.read(np.array(days, "datetime64[D]"), "year").names == ("2001", "2002")
     assert Slices.read([1, 4, 5, 11], 5).places.tolist() == [0, 5, 10]
-    assert Slices.read(["31.01.2001", "5.5.2002"], "year").find(["6/5/2002"][:0]).size == 0
+    tenths = Slices.read([0.1, 0.2, 0.3, 0.7], 0.1)  # in doubles 0.3 / 0.1 is less than 3
+    assert tenths.names == ("0.1", "0.2", "0.3", "0.7")
+    assert tenths.nearest([-1, 0.1, 0.45, 0.65, 9]).tolist() == [0, 0, 2, 3, 3]
+    assert Slices.read([7]).nearest([1, 7, 9]).tolist() == [0, 0, 0]
+    # Eight digits are a day if all times of training have them; those of new documents do not tell.
+    counters = Slices.read([5, 12345678])
+    assert counters.find([12345678]).tolist() == [1]
     assert len(Slices.read(days)) == 4  # days, of which there are fewer than five periods
     with pytest.raises(ValueError, match=r"^times: .*got '6/5/2002'\. Write dates as 2024-05-31"):
         Slices.read(["31.01.2001", "5.5.2002"], "year").find(["6/5/2002"])
@@ -205,6 +211,7 @@ def test_slices_without_documents_of_training(moving):
         (["soon", "late", "x"], None, r"^times: expected numbers, or dates of one format, got"),
         ([1, 2, 3], "month", r"^every: expected None, or the width of a slice"),
         ([1, 2, 3], 0, r"^every: expected None, or the width of a slice"),
+        ([1, 2, 3], np.inf, r"^every: expected None, or the width of a slice"),
         (["2001-01-01"] * 3, 5, r"^every: expected one of"),
         ([20240531, 20240601, 20240602], None, r"^times: .*days without marks"),
     ],
@@ -223,9 +230,9 @@ def test_what_does_not_fit_and_what_says_nothing_is_refused():
     with pytest.raises(ValueError, match=r"^spread: expected a number above 0 and at most 30"):
         vi.dtm(2, corpus, [1, 2, 3], spread=100.0)
     model = vi.dtm(2, corpus, [1, 2, 3])
-    with pytest.raises(ValueError, match="topics"):
+    with pytest.raises(ValueError, match=r"keeps the priors of \['topics'\].*Use vijax\.cavi or"):
         vi.em(model)
-    with pytest.raises(ValueError, match="topics"):
+    with pytest.raises(ValueError, match=r"a distribution of \['topics'\].*Use vijax\.cavi or"):
         vi.map(model)
     other = vi.dtm(2, corpus, [1, 2, 4])
     fit = vi.fit(vi.cavi(model), model.data, num_steps=1, key=KEY)
