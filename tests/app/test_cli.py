@@ -180,6 +180,8 @@ def test_settings_of_a_model_or_of_a_section(capsys):
     assert 'combine = "best"' in capsys.readouterr().out
     assert main(["settings", "lda", "--model", "hdp"]) == 2
     assert "expected one model, got 'lda' and --model hdp" in capsys.readouterr().err
+    assert main(["settings", "page", "--model", "mixture"]) == 2
+    assert "mixture, which has no [page]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -295,10 +295,17 @@ SECTIONS = ("data", "model", "algorithm", "fit", "page")
 
 def settings_text(model: str | None = None, section: str | None = None) -> str:
     """Every setting of a model, or of one section, with its default and meaning, as a TOML file
-    ready to edit."""
+    ready to edit. `ConfigError` at an unknown model, or a section that it does not have."""
     if section is not None:
-        parts = re.split(r"(?m)^(?=\[)", settings_text(model or DEFAULT_MODEL))
-        return "".join(part for part in parts if part.startswith((f"[{section}]", f"[{section}.")))
+        name = model or DEFAULT_MODEL
+        parts = re.split(r"(?m)^(?=\[)", settings_text(name))
+        parts = [part for part in parts if part.startswith((f"[{section}]", f"[{section}."))]
+        if not parts:
+            raise ConfigError(
+                f"settings: expected a section of {name}, which has no [{section}], got {section!r}; "
+                f"all of its settings: vijax settings {name}"
+            )
+        return "".join(parts)
     if model is not None:
         _model_name({"model.name": Entry(model, "--model")}, ())
         return write_toml(schema(model)())
