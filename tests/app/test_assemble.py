@@ -197,6 +197,18 @@ def test_a_fingerprint_tells_corpora_apart():
     assert len(set(marks)) == 3
 
 
+def test_a_fingerprint_tells_gaps_between_slices_apart(tmp_path):
+    """The slices of documents have the same numbers, but the last one is later."""
+    path, marks = tmp_path / "texts.csv", []
+    for last in (2003, 2003, 2009):
+        rows = [f"sun sea sand,{year}" for year in (2001, 2002, last)]
+        path.write_text("\n".join(["text,year", *rows]))
+        overrides = ["model.name=dtm", "data.max_df=1.0", "held_out=0"]
+        chosen = config(tmp_path, *overrides, data=str(path))
+        marks.append(Plan(chosen, load_data(chosen)).fingerprint)
+    assert marks[0] == marks[1] != marks[2]
+
+
 def test_other_texts_are_read_over_the_words_of_the_run(tmp_path):
     (tmp_path / "other.jsonl").write_text('{"text": "rain and more rain"}\n{"text": "zebra sun"}\n')
     section = config(tmp_path, data=str(tmp_path / "other.jsonl")).data

@@ -165,8 +165,9 @@ def new(config: Any, data: Data, source: Any, column: str | None) -> New:
 
 
 def digest(data: Data) -> Iterator[Any]:
-    """The bytes of documents and slices."""
+    """The bytes of documents and slices. The mark of the slices has their gaps."""
     yield from DOCUMENTS.digest(data)
+    yield data.train.described_by.encode()
     for part in data.parts:
         yield np.ascontiguousarray(part.covariates).data
 
