@@ -79,7 +79,7 @@ def check_score(out: Path, result: dict[str, Any], printed: str, page: str) -> N
 
 
 def is_rounded(text: str, value: float) -> bool:
-    """Whether a text without an exponent is the number, up to half of its last digit."""
+    """True if a text without an exponent is the number, up to half of its last digit."""
     decimals = len(text.partition(".")[2])
     return "e" not in text and abs(number(text) - value) <= 0.5001 * 10.0**-decimals
 

@@ -234,8 +234,8 @@ def _note_of_cells(data: Data) -> str:
     return (
         f"{number:,} of {is_missing.size:,} cells are missing, in {rows}, most in "
         f"{data.train.columns[worst]} ({int(is_missing[:, worst].sum()):,}): each row counts by "
-        "the cells that it has, as if it did not depend on its number whether a cell is missing "
-        "(data.missing)."
+        "the cells that it has (data.missing). This is right unless cells are missing because of "
+        "the numbers that they would have."
     )
 
 
@@ -471,8 +471,7 @@ def _check_missing(config: Any, entries: Mapping[str, Entry]) -> None:
         f"{entries['data.missing'].origin}: data.missing: {listing.name}{kind} has no law for "
         "missing cells; mixture, dp_mixture, hmm and hdp_hmm of Gaussians, binary values or "
         "Poisson counts have one, and factor_analysis, arhmm, slds and state_space always; or "
-        "leave rows out: "
-        "data.missing=drop"
+        "leave rows out: data.missing=drop"
     )
 
 

@@ -136,7 +136,8 @@ class WordWalks(Family):
     # --- the family -------------------------------------------------------------------------------
     def log_normalizer(self) -> Float[Array, " K"]:
         """The Gaussian lower bound of A."""
-        return self.dot(self.expected_stats()) + self.entropy()
+        q = self.prepare()  # both terms are of one Gaussian
+        return q.dot(q.expected_stats()) + q.entropy()
 
     def expected_stats(self) -> WordWalkStats:
         walk = self.walk()

@@ -181,6 +181,7 @@ class Dtm(Model):
 
 def _moving_words(law: WordWalks, names: Sequence[str], level: float) -> MovingWords:
     interval("(0, 1)").check("level", level)
+    law = law.prepare()
     low, high = law.bands(level)
     return MovingWords(tuple(names), *map(np.asarray, (law.probabilities(), low, high)))
 
