@@ -302,8 +302,8 @@ def settings_text(model: str | None = None, section: str | None = None) -> str:
         parts = [part for part in parts if part.startswith((f"[{section}]", f"[{section}."))]
         if not parts:
             raise ConfigError(
-                f"settings: expected a section of {name}, which has no [{section}], got {section!r}; "
-                f"all of its settings: vijax settings {name}"
+                f"settings: expected a section of {name}, which has no [{section}], got "
+                f"{section!r}; all of its settings: vijax settings {name}"
             )
         return "".join(parts)
     if model is not None:

@@ -201,9 +201,9 @@ def _floor(numbers: Float[np.ndarray, " docs"], width: Any) -> Float[np.ndarray,
     if width is None:
         return numbers
     ratio = numbers / width
-    whole = np.round(ratio)
-    is_whole = np.isclose(ratio, whole, rtol=1e-12, atol=0)
-    return np.where(is_whole, whole, np.floor(ratio)) * width
+    integer = np.round(ratio)
+    is_integer = np.isclose(ratio, integer, rtol=1e-12, atol=0)
+    return np.where(is_integer, integer, np.floor(ratio)) * width
 
 
 def _is_number(value: Any) -> bool:
