@@ -127,3 +127,11 @@ def reads_what_never_ends(x):
 def test_what_cannot_be_read_is_pickled_without_a_digest():
     assert function_digest(reads_what_never_ends) == ""
     assert read(pickle.dumps(make(reads_what_never_ends)))[1] == []
+
+
+def test_members_of_a_set_count_by_their_contents():
+    """The text of an object has its address, which differs in each process."""
+    reader = lambda numbers: lambda x: x + len(numbers)
+    digest = function_digest(reader({int, reader(1), (2, 3)}))
+    assert function_digest(reader({(2, 3), reader(1), int})) == digest
+    assert function_digest(reader({(2, 3), reader(2), int})) != digest

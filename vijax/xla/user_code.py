@@ -114,6 +114,13 @@ def _is_code(name: str, entry: Any) -> bool:
     return not name.startswith("__") or isinstance(entry, types.FunctionType)
 
 
+def _digest_alone(x: Any) -> str:
+    """A digest of one value, by which the members of a set are put in order."""
+    digest = _Digest()
+    digest.add(x)
+    return digest.hexdigest()
+
+
 class _Digest:
     """A digest that values are added to. Each object is read once, so that cycles end."""
 
@@ -145,7 +152,7 @@ class _Digest:
         elif type(x) in (list, tuple):
             self._add_several(x)
         elif type(x) in (set, frozenset):
-            self._add_several(sorted(map(repr, x)))
+            self._add_several(sorted(map(_digest_alone, x)))
         elif type(x) is dict:
             self._add_several([*x, *x.values()])
         elif isinstance(x, type):

@@ -37,9 +37,6 @@ MOST_IN_BLOCK = 256  # normals of a block: its factor takes the cube of these
 MOST_COLOURS = 64  # sets of slopes
 AT_ONCE = 64  # points of one call
 
-Slopes = Callable[[np.ndarray], np.ndarray]
-"""Gradients of the log density of free coordinates at points, (points, D)."""
-
 
 def find_plan(
     log_joint: Callable[[Values], Any],
