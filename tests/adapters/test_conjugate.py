@@ -122,6 +122,17 @@ def walk_exactly(v):
     return prior + stats.multivariate_normal(np.zeros(12), cov).logpdf(STEPS)
 
 
+FAR = np.array([29_999.0, 30_001.0, 30_002.0, 30_004.0])
+
+
+def far(y):
+    mean = numpyro.sample("mean", dist.Normal(30_000, 3))
+    sd = numpyro.sample("sd", dist.HalfNormal(1.0))
+    with numpyro.plate("rows", 4):
+        level = numpyro.sample("level", dist.Normal(mean, sd))
+        numpyro.sample("y", dist.Normal(level, 1.0), obs=y)
+
+
 CASES = {
     "lines": (lines, (LINES, X, GROUP), lines_exactly, ["a", "b"]),
     "counts": (counts, (COUNTS, EXPOSURE), counts_exactly, ["t"]),
@@ -184,6 +195,21 @@ def test_draws_are_from_the_law_given_the_others():
     error = (np.cov(found.T) - covariance) / sds / sds[:, None]
     assert np.abs(error).max() < 6 * np.sqrt(2 / len(found))
     np.testing.assert_array_equal(draws["first"], draws["a"][:, 0])
+
+
+def test_levels_far_from_zero_are_drawn_from_their_law():
+    density = vi.from_numpyro(far, FAR).log_density
+    assert density.variables.names == ["mean", "sd"]
+    sds = np.linspace(0.999, 1.001, 4000, dtype=np.float32)
+    values = {"mean": jnp.full(4000, 30_001, jnp.float32), "sd": jnp.asarray(sds)}
+    level = np.asarray(jax.jit(jax.vmap(density.derived))(values)["level"])
+    for i, y in enumerate(FAR):
+        law = stats.norm((30_001 + y) / 2, np.sqrt(0.5))
+        assert stats.kstest(level[:, i], law.cdf).pvalue > 1e-5
+    marginal = stats.norm(30_001, np.sqrt(2)).logpdf(FAR).sum()
+    prior = stats.norm(30_000, 3).logpdf(30_001) + stats.halfnorm.logpdf(1.0)
+    found = density.log_prior({"mean": jnp.float32(30_001), "sd": jnp.float32(1.0)})
+    np.testing.assert_allclose(found, marginal + prior, rtol=1e-4)
 
 
 def test_what_is_not_conjugate_stays():

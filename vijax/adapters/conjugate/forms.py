@@ -124,6 +124,13 @@ class NormalForm(Form):
     def basis(self, z: Numbers) -> tuple[Numbers, Numbers]:
         return jnp.ones_like(z), -z
 
+    def solve(
+        self, z: tuple[Numbers, Numbers], slopes: tuple[Numbers, Numbers]
+    ) -> tuple[Numbers, Numbers]:
+        # In this order errors of b cancel in the mean a / b, also where it is far from zero.
+        b = (slopes[0] - slopes[1]) / (z[1] - z[0])
+        return slopes[0] + b * z[0], b
+
     def is_proper(self, a: Numbers, b: Numbers) -> Bool[Any, "*shape"]:
         return b > 0
 

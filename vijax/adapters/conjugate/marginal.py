@@ -172,8 +172,10 @@ class Conditional(NamedTuple):
 
 def conditional(plan: Plan, log_p: Callable[[Array], Array], dtype: Any) -> Conditional:
     """The conditional of the coordinates of a plan, from slopes of log p as a function of them."""
-    low = jnp.asarray(plan.middle - 0.5 * plan.width, dtype)
-    width = jnp.asarray(plan.width, dtype)
+    start = np.asarray(plan.middle - 0.5 * plan.width, dtype)
+    end = start + np.asarray(plan.width, dtype)
+    low = jnp.asarray(start)
+    width = jnp.asarray(end - start)  # as rounding leaves it, which tells where start is far from 0
     points = jnp.concatenate([low[None], low + jnp.where(plan.colours, width, 0.0)])
     slopes = jax.vmap(jax.grad(log_p))(points)
     pairs = [_solve_single(single, points[:2], slopes[:2]) for single in plan.singles]
