@@ -34,9 +34,8 @@ extensions = [
 ]
 exclude_patterns = ["README.md"]
 templates_path = ["_templates"]
-# Lines with `!` are no Python, as which a page that is not run is read; and a plain word of a
-# docstring may be the name of two attributes.
-suppress_warnings = ["mystnb.unknown_mime_type", "misc.highlighting_failure", "ref.python"]
+# Lines with `!` are no Python, as which a page that is not run is read.
+suppress_warnings = ["mystnb.unknown_mime_type", "misc.highlighting_failure"]
 
 # --- pages and notebooks --------------------------------------------------------------------------------------------
 HERE = Path(__file__).parent

@@ -89,8 +89,8 @@ class Run:
             a table of pandas, Arrow or polars, a mapping of columns, or a matrix in the order of
             `run.columns`. None: all data of the run, with the held-out data, which are read again;
             shards are read by parts: all results are held in memory, the documents are not.
-          column: the column of the text in a table of documents; None: as in the run. tell: called
-          from time to time with the number of rows done.
+          column: the column of the text in a table of documents; None: as in the run.
+          tell: called from time to time with the number of rows done.
 
         Returns:
           A `Transformed`: `found["share"]` is a matrix, `found.columns()` are columns for pandas,

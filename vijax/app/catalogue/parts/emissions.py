@@ -136,9 +136,11 @@ def component_blocks(
     """A table of components, and a map of all means if there are many columns.
 
     Args:
-      title: title of the table. name: name of the emission. run: the fit with its data. columns:
-      names of the columns. leading: first columns of the table, by name; rows are sorted by the
-      first, their sizes.
+      title: title of the table.
+      name: name of the emission.
+      run: the fit with its data.
+      columns: names of the columns.
+      leading: first columns of the table, by name; rows are sorted by the first, their sizes.
       rows: expected rows of each component; components with less than half a row are left out.
       unit: name of a row.
       most: number of columns whose means the table has.
