@@ -35,6 +35,15 @@ def test_installation_is_one_hidden_cell_and_no_story_ends_in_an_assert(source):
     assert not any(line.lstrip().startswith("assert ") for line in text.splitlines())
 
 
+def test_all_notebooks_install_in_the_same_way():
+    """Each has a copy, because it installs what it could import a shared one from."""
+    copies = set()
+    for source in SOURCES:
+        _, start = source.read_text().split('\nEXTRAS = "', 1)
+        copies.add(start.split("\n", 1)[1].split("\n\n", 1)[0])
+    assert len(copies) == 1
+
+
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 def test_the_documentation_shows_what_cells_print(source):
     """The site shows notebooks with the outputs in their files."""
