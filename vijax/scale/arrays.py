@@ -79,8 +79,8 @@ def local(x: Any, on_one: bool = True) -> Any:
 
 
 def from_first(x: jax.Array, mesh: Mesh) -> jax.Array:
-    """An array that every process has on its own devices, as process 0 has it: on the devices of
-    all of them, split as it was. Devices send each other their parts alone."""
+    """An array that every process has on its own devices, as the first process of the mesh has it:
+    on the devices of all of them, split as it was. Devices send each other their parts alone."""
     (axis,) = (name for name in mesh.axis_names if name not in _names(x))
     spec = x.sharding.spec  # type: ignore[attr-defined]
     stacked = NamedSharding(mesh, P(axis, *spec))
