@@ -835,6 +835,15 @@ def regressions() -> list[TableCase]:
         weighs="places of splines are those of rows without weights",
         stretches={"x": same, "y": moved},
     )
+    gaussian_process = TableCase(
+        "glmm_process",
+        "glmm",
+        lambda table, weights: vi.glmm("y ~ hsgp(x, m=5, c=2) + (1 | g)", table, weights=weights),
+        {"y": TABLE_Y, **columns},
+        predicted_by_formula,
+        cheap=False,
+        stretches={"x": same, "y": moved},
+    )
     shifted = {"x": same, "y": moved}
     units = {"gaussian": shifted, "t": shifted, "asymmetriclaplace": KINKS}
     by_law = [
@@ -851,7 +860,7 @@ def regressions() -> list[TableCase]:
         )
         for family, response in RESPONSES.items()
     ]
-    kinds = [*partly_known(), crossed, monotone, monotone_categories, smooth]
+    kinds = [*partly_known(), crossed, monotone, monotone_categories, smooth, gaussian_process]
     return [*by_law, *kinds, *map(of_parameters, FORMULAS_OF_PARAMETERS)]
 
 

@@ -47,7 +47,7 @@ def test_every_emission_has_a_row():
 
 def test_every_law_of_a_formula_has_a_row_and_so_have_kinds_of_terms():
     names = {case.name for case in TABLES if case.covers == "glmm"}
-    assert {f"glmm_{name}" for name in (*LAWS, "crossed", "monotone", "smooth")} <= names
+    assert {f"glmm_{name}" for name in (*LAWS, "crossed", "monotone", "smooth", "process")} <= names
 
 
 def test_rows_have_names_of_their_own():

@@ -36,6 +36,7 @@ SCALES = {
     "half_normal": (0,),
     "half_student_t": (1,),
     "half_cauchy": (0,),
+    "lognormal": (1,),
 }
 """Places of the scale among the numbers of a prior, by its name."""
 

@@ -50,10 +50,10 @@ ELEMENTWISE: dict[str, Callable[..., Any]] = {
 """Functions of numbers, applied row by row."""
 CENTRED = ("center", "scale", "standardize")
 """Functions that subtract the mean of a column, or also divide by its standard deviation."""
-COLUMN_MAKERS = ("C", "S", "T", "poly", "bs", "mo", "s", "t2", "cs", "offset")
+COLUMN_MAKERS = ("C", "S", "T", "poly", "bs", "mo", "s", "t2", "hsgp", "cs", "offset")
 """Functions that are terms of their own."""
-SMOOTHS = ("s", "t2")
-"""Penalised smooth terms, of one column or several."""
+SMOOTHS = ("s", "t2", "hsgp")
+"""Smooth terms, of one column or several: penalised ones, Gaussian processes."""
 CONTRASTS = ("Treatment", "Sum", "Helmert", "Poly")
 """Codes of categories, within C(...)."""
 RESPONSES = ("p", "prop", "proportion")

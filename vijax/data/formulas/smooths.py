@@ -1,16 +1,23 @@
-"""Penalised smooth terms of a formula: s(x), s(x, by=g), s(x, bs="cc"), s(x, z), t2(x, z)."""
+"""Smooth terms of a formula: s(x), s(x, by=g), s(x, bs="cc"), s(x, z), t2(x, z), hsgp(x)."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from vijax.data.formulas.arguments import find_level_codes, read_number, read_whole
+from vijax.data.formulas.arguments import (
+    find_level_codes,
+    read_number,
+    read_truth,
+    read_whole,
+)
 from vijax.data.formulas.functions import Reading, evaluate, smooth_multiplier
+from vijax.data.formulas.hilbert_gp import COVARIANCES, HilbertBends, Kernel
 from vijax.data.formulas.smooth_bases import (
     Bends,
     CubicSpline,
@@ -32,9 +39,31 @@ USUAL_MARGIN = 5
 """Functions of each margin of t2(...)."""
 MOST_FUNCTIONS = 500
 MOST_COVARIATES = 3
-FEWEST_COLUMNS = {"s": 1, "t2": 2}
+FEWEST_COLUMNS = {"s": 1, "t2": 2, "hsgp": 1}
 BASES = ("tp", "cr", "cc")
-OPTIONS = {"s": ("k", "bs", "by", "knots"), "t2": ("k", "by")}
+OPTIONS = {
+    "s": ("k", "bs", "by", "knots"),
+    "t2": ("k", "by"),
+    "hsgp": ("m", "c", "L", "by", "cov", "share_cov", "iso"),
+}
+OF_OTHERS = {
+    "scale": "Leave it out: length scales are in units of the column, whatever they are.",
+    "drop_first": "Leave it out: all functions are kept.",
+    "centered": "Leave it out: the coefficients are integrated out.",
+}
+"""Options of Bambi's hsgp that do not stand here, and the remedy."""
+USUAL_FUNCTIONS = {1: 50, 2: 14, 3: 7}
+USUAL_BOX = {1: 3.0, 2: 2.0, 3: 1.5}
+"""Functions of each column of hsgp(...), and the half width of the box over the half range, by the
+number of columns."""
+NARROWEST_BOX, WIDEST_BOX = 1.0, 100.0
+USUAL_LENGTH = 0.15
+"""The unit of length scales over the extent of the values."""
+
+
+MOST_SHARED = 2000
+"""Most columns of one block."""
+AnyBends = Bends | TensorBends | HilbertBends
 
 
 class Block(NamedTuple):
@@ -43,10 +72,12 @@ class Block(NamedTuple):
     Attributes:
       label: the name of the term, by which the sd is called sds(label).
       size: number of columns.
+      kernel: for a Gaussian process the variances of the coefficients; None for one variance.
     """
 
     label: str
     size: int
+    kernel: Kernel | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -63,6 +94,7 @@ class SmoothTerm:
       bends: the blocks of one function.
       low, high: extent of the covariates in training.
       middle: means of their distinct values, from which straight columns are counted.
+      kernel: variances of the coefficients of a Gaussian process; None for splines.
     """
 
     node: Call
@@ -70,10 +102,11 @@ class SmoothTerm:
     covariates: tuple[Node, ...]
     by: Node | None
     levels: Levels | None
-    bends: tuple[Bends | TensorBends, ...]
+    bends: tuple[AnyBends, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
     middle: tuple[float, ...]
+    kernel: Kernel | None = None
 
     @property
     def is_cyclic(self) -> bool:
@@ -94,14 +127,33 @@ class SmoothTerm:
         number = self._straight(np.zeros((1, len(self.covariates)))).shape[1]
         return tuple(f"{label}_{i + 1}" for label in self.names() for i in range(number))
 
+    @property
+    def is_shared(self) -> bool:
+        """True for processes of all levels with one covariance, whose columns are one block."""
+        return self.kernel is not None and self.kernel.copies > 1
+
     def blocks(self) -> tuple[Block, ...]:
         """The blocks of all its functions."""
+        if self.is_shared:
+            size = self.bends[0].size * len(self.names())
+            return (Block(f"{self.label}:{self.by}", size, self.kernel),)
         blocks = []
         for label in self.names():
             for i, bends in enumerate(self.bends):
                 suffix = f"_{i + 1}" * (len(self.bends) > 1)
-                blocks.append(Block(label + suffix, bends.size))
+                blocks.append(Block(label + suffix, bends.size, self.kernel))
         return tuple(blocks)
+
+    def coefficients(
+        self, by_block: Mapping[str, Any], prefix: str = ""
+    ) -> dict[str, Float[np.ndarray, "S q *C"]]:
+        """The coefficients of the columns that bend of each function by its name, from those of
+        blocks by prefix and label."""
+        if not self.is_shared:
+            return {name: np.asarray(by_block[prefix + name], float) for name in self.names()}
+        names = self.names()
+        block = np.asarray(by_block[prefix + self.blocks()[0].label], float)
+        return dict(zip(names, np.split(block, len(names), axis=1), strict=True))
 
     def straight_columns(self, reading: Reading) -> Float[np.ndarray, "N p"]:
         """The columns without a penalty: the covariates in their units, about their middle."""
@@ -111,9 +163,32 @@ class SmoothTerm:
     def block_columns(self, reading: Reading) -> list[Float[np.ndarray, "N q"]]:
         """The columns of each block."""
         points = self.points(reading)
+        self._check_box(points, reading)
         columns = [bends.columns(points) for bends in self.bends]
         parts = self._multipliers(reading)
-        return [x * part[:, None] for part in parts for x in columns]
+        blocks = [x * part[:, None] for part in parts for x in columns]
+        if self.is_shared:
+            return [np.concatenate(blocks, 1)]
+        return blocks
+
+    def _check_box(self, points: Float[np.ndarray, "N d"], reading: Reading) -> None:
+        """Raises ValueError for rows outside of the box of a Gaussian process."""
+        bends = self.bends[0]
+        if not isinstance(bends, HilbertBends):
+            return
+        columns = zip(self.covariates, points.T, bends.middle, bends.box, strict=True)
+        for part, column, middle, half_width in columns:
+            is_outside = np.abs(column - middle) > half_width
+            if not is_outside.any():
+                continue
+            low, high = middle - half_width, middle + half_width
+            row = reading.table.row_name(int(np.flatnonzero(is_outside)[0]))
+            expected = (
+                f"{part} from {low:g} to {high:g}, on which the functions of {self.label} are"
+            )
+            actual = f"{column[is_outside][0]:g} in {row} ({int(is_outside.sum())} such)"
+            remedy = "Fit with a wider box: a larger c=, and m= in proportion."
+            raise reading.refuse(part, expected, actual, remedy)
 
     def function_columns(
         self, points: Float[np.ndarray, "N d"]
@@ -135,7 +210,9 @@ class SmoothTerm:
         pairs = zip(self.covariates, self.low, self.high, strict=True)
         extents = ", ".join(f"{node} from {low:g} to {high:g}" for node, low, high in pairs)
         reason = "nothing was seen there, and the function goes on straight"
-        if self.is_cyclic:
+        if self.kernel is not None:
+            reason = "nothing was seen there, and the function tends to zero"
+        elif self.is_cyclic:
             reason = "they are taken as places of the cycle"
         elif len(self.covariates) > 1:
             reason = "nothing was seen there, and the function goes on by its splines"
@@ -150,7 +227,7 @@ class SmoothTerm:
         first = self.bends[0]
         points = points - self.middle
         columns = points
-        if self.is_cyclic:
+        if self.is_cyclic or self.kernel is not None:
             columns = points[:, :0]
         if isinstance(first, TensorBends):
             columns = _raw_products(points)
@@ -202,11 +279,12 @@ def learn_smooth(node: Call, reading: Reading) -> SmoothTerm:
         bends,
         *_extent(bends, points),
         tuple(np.unique(points, axis=0).mean(0).tolist()),
+        _learn_kernel(node, bends, points, levels, reading),
     )
 
 
 def _extent(
-    bends: tuple[Bends | TensorBends, ...], points: np.ndarray
+    bends: tuple[AnyBends, ...], points: np.ndarray
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The extent of the points, or of the cycle."""
     basis = getattr(bends[0], "basis", None)
@@ -225,7 +303,10 @@ def _read_options(node: Call, reading: Reading) -> Mapping[str, Node]:
         raise reading.refuse(node, expected, repr(str(node)), remedy)
     for name, value in node.named:
         if name not in names:
-            raise reading.refuse(value, expected, f"{name}={value}")
+            remedy = ""
+            if node.function == "hsgp":
+                remedy = OF_OTHERS.get(name, "")
+            raise reading.refuse(value, expected, f"{name}={value}", remedy)
     return dict(node.named)
 
 
@@ -345,8 +426,99 @@ def _learn_tensor(
     return tuple(learn_tensor(margins, distinct))
 
 
-LEARN: dict[str, Callable[..., tuple[Bends | TensorBends, ...]]] = {
+# --- Gaussian processes ---------------------------------------------------------------------------
+def _learn_process(
+    node: Call, options: Mapping[str, Node], points: np.ndarray, reading: Reading
+) -> tuple[HilbertBends, ...]:
+    """The functions of hsgp(...)."""
+    dim = points.shape[1]
+    low, high = points.min(0), points.max(0)
+    if "c" in options and "L" in options:
+        raise reading.refuse(options["L"], "one of c= and L=", str(node))
+    sizes = [USUAL_FUNCTIONS[dim]] * dim
+    if "m" in options:
+        items = _items(options["m"], dim, reading)
+        sizes = [read_whole(item, 1, MOST_FUNCTIONS, reading) for item in items]
+    if math.prod(sizes) > MOST_FUNCTIONS:
+        expected = f"at most {MOST_FUNCTIONS} functions, the product of m"
+        raise reading.refuse(options.get("m", node), expected, f"{math.prod(sizes):,}")
+    box = 0.5 * (high - low) * USUAL_BOX[dim]
+    if "c" in options:
+        items = _items(options["c"], dim, reading)
+        factors = [read_number(item, reading) for item in items]
+        if not NARROWEST_BOX < min(factors) <= max(factors) <= WIDEST_BOX:
+            expected = (
+                f"c above {NARROWEST_BOX:g}, up to {WIDEST_BOX:g}: the half width of the box over "
+                "the half range"
+            )
+            raise reading.refuse(options["c"], expected, str(options["c"]))
+        box = 0.5 * (high - low) * factors
+    if "L" in options:
+        box = np.array([read_number(x, reading) for x in _items(options["L"], dim, reading)])
+        widest = 0.5 * WIDEST_BOX * (high - low)
+        if np.any(box <= 0.5 * (high - low)) or np.any(box > widest):
+            halves = ", ".join(f"{x:g}" for x in 0.5 * (high - low))
+            expected = (
+                f"L above the half range, {halves}, in units of the column, and up to "
+                f"{WIDEST_BOX:g} times as wide"
+            )
+            raise reading.refuse(options["L"], expected, str(options["L"]))
+    unit = USUAL_LENGTH * float(np.linalg.norm(high - low))
+    return (HilbertBends(0.5 * (low + high), box, tuple(sizes), unit),)
+
+
+def _items(node: Node, number: int, reading: Reading) -> list[Node]:
+    """The values of an option: one for all columns, or one for each."""
+    items = list(getattr(node, "items", (node,)))
+    if len(items) == 1:
+        items *= number
+    if len(items) != number:
+        raise reading.refuse(node, f"one number, or {number}: one for each column", str(node))
+    return items
+
+
+def _learn_kernel(
+    node: Call,
+    bends: tuple[AnyBends, ...],
+    points: np.ndarray,
+    levels: Levels | None,
+    reading: Reading,
+) -> Kernel | None:
+    """The variances of the coefficients of hsgp(...); None for splines."""
+    process = bends[0]
+    if not isinstance(process, HilbertBends):
+        return None
+    options = dict(node.named)
+    covariance = next(iter(COVARIANCES))
+    if "cov" in options:
+        covariance = str(getattr(options["cov"], "text", options["cov"]))
+        if covariance not in COVARIANCES:
+            expected = f"cov= one of {', '.join(map(repr, COVARIANCES))}"
+            raise reading.refuse(options["cov"], expected, repr(covariance))
+    by = options.get("by")
+    if by is not None and levels is None:
+        expected = "by= a column of categories"
+        remedy = f"Write by=C({by}) for a function of each value."
+        raise reading.refuse(by, expected, f"numbers, {by}", remedy)
+    lengths: tuple[str, ...] = ()
+    is_isotropic = "iso" not in options or read_truth(options["iso"], reading)
+    if not is_isotropic and len(node.arguments) > 1:
+        lengths = tuple(map(str, node.arguments))
+    copies = 1
+    is_shared = "share_cov" not in options or read_truth(options["share_cov"], reading)
+    if levels is not None and is_shared:
+        copies = len(levels.names)
+        if copies * process.size > MOST_SHARED:
+            expected = f"at most {MOST_SHARED:,} functions of all levels of {by}"
+            actual = f"{copies * process.size:,}"
+            raise reading.refuse(node, expected, actual, "Give a smaller m=.")
+    half_ranges = 0.5 * np.ptp(points, axis=0)
+    return process.kernel(covariance, lengths, copies, half_ranges)
+
+
+LEARN: dict[str, Callable[..., tuple[AnyBends, ...]]] = {
     "s": _learn_isotropic,
     "t2": _learn_tensor,
+    "hsgp": _learn_process,
 }
 """The functions that learn the bends of each kind of term."""

@@ -25,6 +25,7 @@ from vijax.data.formulas.functions import (
     label_columns,
     number_columns,
 )
+from vijax.data.formulas.hilbert_gp import Kernel
 from vijax.data.formulas.parser import parse
 from vijax.data.formulas.syntax import Call, Column, Formula, Node
 from vijax.data.formulas.tokens import quote_name, refuse
@@ -219,6 +220,17 @@ class Design:
             for slot, (prefix, learnt) in predictors
             for block in learnt.smooth_blocks()
         )
+
+    @property
+    def kernels(self) -> dict[str, Kernel]:
+        """The variances of the coefficients of Gaussian processes, by the name of the block."""
+        predictors = zip(self.prefixes, self.learnt, strict=True)
+        return {
+            prefix + block.label: block.kernel
+            for prefix, learnt in predictors
+            for block in learnt.smooth_blocks()
+            if block.kernel is not None
+        }
 
     @property
     def coefficients(self) -> tuple[str, ...]:

@@ -102,7 +102,8 @@ def glmm(
       formula: `response ~ terms`, as in lme4 and Bambi: interactions `a*b` and `a:b`, splines
         `bs(x, df=4)`, polynomials `poly(x, 2)`, categories `C(h, Sum)`, monotone effects `mo(x)` of
         whole numbers and ordered columns, penalised smooth functions
-        `s(x)`, `s(x, by=g)`, `s(x, bs="cc", knots=[0, 12])`, `t2(x, z)`, `offset(x)`, arithmetic
+        `s(x)`, `s(x, by=g)`, `s(x, bs="cc", knots=[0, 12])`, `t2(x, z)`, Gaussian processes
+        `hsgp(x, m=30, c=2, by=g)`, `offset(x)`, arithmetic
         `I(x**2)`, functions of numbers `log(x)` or `np.log(x)`, and group effects `(x | g)`: an
         intercept and a slope of x for each g, correlated; independent with `(x || g)`; without an
         intercept `(0 + x | g)`; nested `(1 | g/h)`; of several factors. Successes among trials are

@@ -11,7 +11,9 @@ for codes (2.5 as in Gabry and Goodrich's rstanarm). The intercept there has N(0
 differ much it is far from zero. Cutpoints between ordered categories have N(t, 5^2) at the mean of
 all columns, t the log odds of the categories below in all rows, restricted to increasing cutpoints
 (Bambi: N(t, 1), t from -2 to 2 in equal steps, which pulls cutpoints of rare categories by up to a
-standard error). A parameter of the law with a formula has a prior on the scale of its link,
+standard error). The length scale of a Gaussian process has a lognormal law whose middle 90 % are
+from .04 to .56 of the extent of its columns (Bambi's, InverseGamma(3, 2) of the extent, has next to
+nothing below .2). A parameter of the law with a formula has a prior on the scale of its link,
 at the means of all columns too; coefficients there have N(0, 1 / sd(x)^2). Means and standard
 deviations are weighted: a row of weight 2 is the same as two rows."""
 
@@ -88,6 +90,14 @@ def _cauchy(x: Any, scale: Any) -> Any:
     return stats.cauchy.logpdf(x / scale) - _log(scale)
 
 
+def _inverse_gamma(x: Any, shape: Any, scale: Any) -> Any:
+    return shape * _log(scale) - gammaln(shape) - (shape + 1) * jnp.log(x) - scale / x
+
+
+def _lognormal(x: Any, median: Any, sd: Any) -> Any:
+    return _normal(jnp.log(x), _log(median), sd) - jnp.log(x)
+
+
 TWICE = math.log(2.0)
 KINDS = {
     "normal": Kind("mean, sd", "real", _normal),
@@ -103,6 +113,8 @@ KINDS = {
         "positive",
         lambda x, shape, rate: stats.gamma.logpdf(x, shape, 0.0, 1 / rate),
     ),
+    "inverse_gamma": Kind("shape, scale", "positive", _inverse_gamma),
+    "lognormal": Kind("median, sd of the logarithm", "positive", _lognormal),
     "beta": Kind("alpha, beta", "unit interval", stats.beta.logpdf),
     "lkj": Kind("concentration", "correlation", _lkj),
     "dirichlet": Kind("concentration", "simplex", _dirichlet),
@@ -124,6 +136,8 @@ AUX: dict[str, Prior] = {
 
 WIDE = 5.0
 """Sd of the priors of intercepts and cutpoints behind a logit."""
+LOG_LENGTH = 0.8
+"""Sd of the logarithm of a length scale, whose median is .15 of the extent of its columns."""
 LINKED: dict[str, tuple[float, float]] = {
     "sigma": (0.0, 2.5),
     "nu": (2.7, 0.8),  # of the logarithm of Gamma(2, 0.1)
@@ -183,9 +197,15 @@ def weak_priors(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> d
         if max(factor.blocks) > 1:
             priors[f"corr|{factor.name}"] = ("lkj", 1.0)
     for name, _, slot in design.smooths:
+        kernel = design.kernels.get(name)
+        sd = (2.5 * unit, 1.0)[slot > 0]
         for level in levels:
-            sds = (2.5 * unit, 1.0)
-            priors[name_at_level(f"sds({name})", level)] = ("half_normal", sds[slot > 0])
+            if kernel is None:
+                priors[name_at_level(f"sds({name})", level)] = ("half_normal", sd)
+                continue
+            priors[name_at_level(f"{name}_sigma", level)] = ("half_normal", sd)
+            for length in kernel.length_names(name):
+                priors[name_at_level(length, level)] = ("lognormal", kernel.unit, LOG_LENGTH)
     if law.is_ordered:
         counts = np.bincount(design.y.astype(int), weights, len(design.levels))
         below = np.cumsum(counts)[:-1] + 0.5

@@ -43,6 +43,8 @@ class Columns(NamedTuple):
       places: the index of each column's effect among all effects of the other factors, (N, r).
       sizes: number of groups of the first factor, and of effects of the others.
       may_be_convex: True if the log likelihood of a row may be convex in its predictors.
+      in_all_rows: True if every row has a column of every effect of the other factors, in their
+        order: those of smooth terms alone.
     """
 
     first: Float[Array, "N C d"]
@@ -51,17 +53,23 @@ class Columns(NamedTuple):
     places: Int[Array, "N r"]
     sizes: tuple[int, int]
     may_be_convex: bool = False
+    in_all_rows: bool = False
 
     def times(self, v: Effects) -> Float[Array, "N C"]:
         """Z v."""
-        first, others = v.first[self.group][:, None], v.others[self.places][:, None]
-        return jnp.sum(self.first * first, 2) + jnp.sum(self.others * others, 2)
+        first_part = jnp.sum(self.first * v.first[self.group][:, None], 2)
+        if self.in_all_rows:
+            return first_part + self.others @ v.others
+        return first_part + jnp.sum(self.others * v.others[self.places][:, None], 2)
 
     def transpose_times(self, x: Float[Array, "N C"]) -> Effects:
         """Z' x."""
         groups, num_others = self.sizes
-        first, others = (jnp.sum(z * x[..., None], 1) for z in (self.first, self.others))
+        first = jnp.sum(self.first * x[..., None], 1)
         by_group = jnp.zeros((groups, first.shape[1]), x.dtype).at[self.group].add(first)
+        if self.in_all_rows:
+            return Effects(by_group, x.reshape(-1) @ self.others.reshape(-1, num_others))
+        others = jnp.sum(self.others * x[..., None], 1)
         return Effects(by_group, jnp.zeros(num_others, x.dtype).at[self.places].add(others))
 
     def curvature(self, w: Float[Array, "N C C"]) -> Curvature:
@@ -74,7 +82,11 @@ class Columns(NamedTuple):
         )
         across = jnp.zeros((groups, num_others, d), w.dtype)
         across = across.at[self.group[:, None], self.places].add(outer_sums(self.others, weighted))
-        pairs = outer_sums(times_weights(w, self.others), self.others)
+        weighted_others = times_weights(w, self.others)
+        if self.in_all_rows:
+            flat = self.others.reshape(-1, num_others)
+            return factorise(blocks, across, weighted_others.reshape(-1, num_others).T @ flat)
+        pairs = outer_sums(weighted_others, self.others)
         dense = jnp.zeros((num_others, num_others), w.dtype)
         dense = dense.at[self.places[:, :, None], self.places[:, None]].add(pairs)
         return factorise(blocks, across, dense)
@@ -163,7 +175,7 @@ def noise_like(key: PRNGKeyArray, like: Effects) -> Effects:
 
 def find_mode(log_lik: LogLik, parameters: Any, a: Array, z: Columns) -> tuple[Effects, Curvature]:
     """The mode and its curvature, both with their derivatives, as in `integrals.find_mode`."""
-    fixed_z = Columns(*jax.lax.stop_gradient(z[:4]), z.sizes, z.may_be_convex)
+    fixed_z = Columns(*jax.lax.stop_gradient(z[:4]), *z[4:])
     fixed = (*jax.lax.stop_gradient((parameters, a)), fixed_z)
     groups, num_others = z.sizes
     start = Effects(jnp.zeros((groups, z.first.shape[2]), a.dtype), jnp.zeros(num_others, a.dtype))
@@ -222,4 +234,5 @@ def all_columns(
         jnp.concatenate(places, 1),
         sizes,
         may_be_convex,
+        all(count == 1 for count in counts[1:]),
     )

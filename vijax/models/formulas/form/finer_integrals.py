@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from vijax.models.formulas.effects import crossed, integrals
+from vijax.models.formulas.form import process_errors
 from vijax.models.formulas.form.effect_columns import (
     columns_of_all_factors,
     columns_of_one_factor,
@@ -46,8 +47,9 @@ FEWEST_EFFECTIVE = 10.0
 
 @dataclasses.dataclass(frozen=True)
 class FinerIntegrals:
-    """Values of the unknowns at draws -> a sentence on what finer integrals would move; "" where
-    the integrals of the form are exact or fine.
+    """Values of the unknowns at draws -> sentences on what finer integrals would move, and on
+    Gaussian processes whose functions do not show their length scales; "" where the integrals of
+    the form are exact or fine.
 
     Attributes:
       form: the density.
@@ -59,8 +61,13 @@ class FinerIntegrals:
 
     @property
     def num_draws(self) -> int:
-        """Draws at which integrals are compared; 0 where there is nothing to compare, or too much
-        data."""
+        """Draws at which integrals or covariances are compared; 0 where there is nothing to
+        compare, or too much data."""
+        return max(self.integral_draws, process_errors.MOST_DRAWS * bool(self.form.processes))
+
+    @property
+    def integral_draws(self) -> int:
+        """Draws at which integrals are compared."""
         if not self.are_rough:
             return 0
         rows = np.asarray(self.data["weight"]).size
@@ -98,7 +105,15 @@ class FinerIntegrals:
         return np.asarray(program(dict(values), dict(self.data)))
 
     def __call__(self, values: Mapping[str, Any]) -> str:
-        """The sentence."""
+        """The sentences."""
+        sentence = process_errors.process_sentence(self.form, values)
+        if not self.integral_draws:
+            return sentence
+        values = {name: x[: self.integral_draws] for name, x in values.items()}
+        return f"{sentence} {self._shifts(values)}".lstrip()
+
+    def _shifts(self, values: Mapping[str, Any]) -> str:
+        """The sentence on finer integrals."""
         unknowns = jax.vmap(self.form.named)(dict(values))
         draws = {name: np.asarray(x, float) for name, x in unknowns.items()}
         return shift_sentence(self, self.errors(values), draws)

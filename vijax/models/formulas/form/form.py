@@ -16,6 +16,7 @@ from vijax.models.formulas.form.links import inverse_link
 from vijax.models.formulas.form.parts import (
     AUX,
     COEFFICIENTS,
+    LENGTHS,
     NO_GROUPS,
     SDS,
     STEPS,
@@ -101,6 +102,11 @@ class Form:
             return self.effects
         return (*(self.effects or (NO_GROUPS,)), *self.smooths)
 
+    @property
+    def processes(self) -> tuple[Effects, ...]:
+        """The smooth terms that are Gaussian processes."""
+        return tuple(term for term in self.smooths if term.kernel is not None)
+
     def variables(self) -> dict[str, Any]:
         """The unknowns."""
         unknowns = {COEFFICIENTS + label: free() for label in self.labels}
@@ -109,6 +115,8 @@ class Form:
             SDS + term.name: free(term.num_sds, "positive")
             for term in (*self.effects, *self.smooths)
         }
+        for term in self.processes:
+            unknowns[LENGTHS + term.name] = free(len(term.length_names()), "positive")
         for term in self.effects:
             for block in term.correlated_blocks():
                 unknowns[block.unknown] = free(block.size * (block.size - 1) // 2)
@@ -217,7 +225,7 @@ class Form:
             return jnp.zeros((0, 0))
         sds = values[SDS + term.name]
         if term.is_smooth:
-            return jnp.diag(jnp.repeat(sds, len(term.labels) // term.num_sds))
+            return jnp.diag(term.smooth_sds(sds, values.get(LENGTHS + term.name)))
         full = jnp.eye(len(term.labels), dtype=sds.dtype)
         for block in term.correlated_blocks():
             ends = slice(block.start, block.start + block.size)
@@ -242,6 +250,7 @@ class Form:
             if not term.labels:
                 continue
             by_name |= dict(zip(term.sd_names(), self.sds(values, i), strict=True))
+            by_name |= _named_lengths(term, values)
             by_name |= _named_correlations(term, values)
         return by_name | self._named_parameters(values)
 
@@ -305,6 +314,14 @@ class Form:
         has_plain_effects = not any(slot for term in self.effects for slot in term.slots)
         is_normal = has_normal_rows(self.law, self.facts)
         return is_normal and len(self.terms) < 2 and has_plain_effects
+
+
+def _named_lengths(term: Effects, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The length scales of a Gaussian process, in the units of its columns."""
+    if term.kernel is None:
+        return {}
+    lengths = values[LENGTHS + term.name] * term.kernel.unit
+    return dict(zip(term.length_names(), lengths, strict=True))
 
 
 def _named_correlations(term: Effects, values: Mapping[str, Any]) -> dict[str, Any]:

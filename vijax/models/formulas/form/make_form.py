@@ -70,6 +70,8 @@ def _log_jacobian(
         constant += 0.5 * float(weights @ np.log(design.facts["precision"]))
     for term in smooths:
         constant += size * (term.slots[0] == 0) * term.num_sds
+        if term.kernel is not None:
+            constant += math.log(term.kernel.unit) * len(term.length_names())
     return constant
 
 
@@ -113,7 +115,8 @@ def _smooth_effects(design: Design) -> tuple[Effects, ...]:
         ones = (1,) * number
         unit_sizes = (1.0,) * number
         slots = (slot,) * number
-        effects.append(Effects(name, labels, ones, unit_sizes, 1, row_levels, slots, True))
+        kernel = design.kernels.get(name)
+        effects.append(Effects(name, labels, ones, unit_sizes, 1, row_levels, slots, True, kernel))
     return tuple(effects)
 
 

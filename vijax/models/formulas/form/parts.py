@@ -8,14 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from vijax.data.formulas.hilbert_gp import Kernel
 from vijax.models.formulas.formula import name_at_level
 
 COEFFICIENTS, SDS, CORRELATIONS, AUX = "_orthogonal.", "_sds.", "_correlations.", "_others."
-STEPS = "_steps."
+STEPS, LENGTHS = "_steps.", "_lengths."
 """Prefixes of the names of the unknowns in units of size one. The name of a column, a factor, a
-factor and the number of a block, a parameter, or a monotone term follows. The number of a column is
-the coefficient of its part that the columns before it do not explain. Each is a variable of its
-own, not an entry of a vector: the density may be the same with them in another order."""
+factor and the number of a block, a parameter, a monotone term, or a Gaussian process follows. The
+number of a column is the coefficient of its part that the columns before it do not explain. Each is
+a variable of its own, not an entry of a vector: the density may be the same with them in another
+order."""
 
 
 class Units(NamedTuple):
@@ -64,6 +66,7 @@ class Effects(NamedTuple):
       slots: the number of the predictor that each effect enters, where parameters have formulas.
       is_smooth: True for the coefficients of a smooth term: one group, that of all rows, whose
           effects for one predictor share an sd.
+      kernel: of a Gaussian process, the variances of its effects by its length scales.
     """
 
     name: str
@@ -74,6 +77,7 @@ class Effects(NamedTuple):
     levels: tuple[str | None, ...]
     slots: tuple[int, ...]
     is_smooth: bool = False
+    kernel: Kernel | None = None
 
     @property
     def num_sds(self) -> int:
@@ -89,10 +93,31 @@ class Effects(NamedTuple):
 
     def sd_names(self) -> list[str]:
         """Names of the standard deviations."""
+        if self.kernel is not None:
+            return [name_at_level(f"{self.name}_sigma", x) for x in dict.fromkeys(self.levels)]
         if self.is_smooth:
             return [name_at_level(f"sds({self.name})", x) for x in dict.fromkeys(self.levels)]
         pairs = zip(self.labels, self.levels, strict=True)
         return [name_at_level(f"{label}|{self.name}_sigma", level) for label, level in pairs]
+
+    def length_names(self) -> list[str]:
+        """Names of the length scales of a Gaussian process, of one predictor after another."""
+        if self.kernel is None:
+            return []
+        names = self.kernel.length_names(self.name)
+        levels = dict.fromkeys(self.levels)
+        return [name_at_level(name, level) for level in levels for name in names]
+
+    def smooth_sds(self, sds: Float[Array, " sds"], lengths: Any) -> Float[Array, " d"]:
+        """The sd of each coefficient of a smooth term."""
+        number = len(self.labels) // self.num_sds
+        if self.kernel is None:
+            return jnp.repeat(sds, number)
+        kernel = self.kernel
+        predictors = zip(sds, lengths.reshape(self.num_sds, kernel.num_lengths), strict=True)
+        return jnp.concatenate(
+            [sd * kernel.root_spectrum(scales, jnp) for sd, scales in predictors]
+        )
 
     def correlation_name(self, first: int, second: int) -> str:
         """The name of the correlation of two effects."""

@@ -151,8 +151,8 @@ def _mean_notes(design: Design) -> Iterator[str]:
             if len(part.term) == 1 and part.term[0] in learnt.categories
         }
         for term in learnt.smooths:
-            if term.by is None or term.levels is None:
-                continue
+            if term.by is None or term.levels is None or term.kernel is not None:
+                continue  # the mean of a Gaussian process is free
             name = next(iter(find_columns(term.by)))
             if name not in categories | grouping:
                 yield (

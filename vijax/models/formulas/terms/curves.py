@@ -54,10 +54,11 @@ def _functions(
     `by`."""
     straight, bends = term.function_columns(x[:, None])
     names = term.names()
-    straight_names = np.array(term.straight_names()).reshape(len(names), -1)
+    straight_names = np.array(term.straight_names()).reshape(len(names), straight.shape[1])
+    coefficients = term.coefficients(draws.smooths, prefix)
     functions = []
     for name, labels in zip(names, straight_names, strict=True):
-        values = np.asarray(draws.smooths[prefix + name], float)[..., predictor] @ bends.T
+        values = coefficients[name][..., predictor] @ bends.T
         for label, column in zip(labels, straight.T, strict=True):
             beta = np.asarray(draws.named[name_at_level(prefix + label, level)], float)
             values = values + beta[:, None] * column

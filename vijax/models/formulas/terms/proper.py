@@ -70,6 +70,13 @@ def find_fault(
             f"{culprits[:MOST_NAMED]}: columns depend on others, or separate the responses"
         )
         return expected, actual, REMEDY.format(name=culprits[-1])
+    flat_lengths = [name for name in is_flat if "_ell" in name and name not in names]
+    for process, kernel in design.kernels.items():
+        for name in kernel.length_names(process):
+            if any(flat.startswith(name) for flat in flat_lengths):
+                actual = f"a flat prior of {name}, of which long ones are all alike"
+                remedy = f'Give it a prior: "{name}": ("lognormal", 1, 0.8).'
+                return expected, actual, remedy
     fault = _sigma_fault(design, law, priors, weights)
     if fault is not None:
         return fault
