@@ -16,7 +16,7 @@ import pytest
 
 FILE = Path(__file__).with_name("costs.tsv")
 HEAD = "# CPU seconds of slow cases, as measured; 0.5 and 1.0 are lower bounds.\n"
-SLOW = 2.0
+SLOW = 1.5
 """CPU seconds from which on a fast case becomes slow."""
 FAST = 0.3
 """CPU seconds below which a slow case becomes fast."""
@@ -63,6 +63,20 @@ def updated(costs: Mapping[str, float], measured: Mapping[str, float]) -> dict[s
     return after
 
 
+def last_fast_cases(
+    before: Mapping[str, float], after: Mapping[str, float], measured: Iterable[str]
+) -> list[str]:
+    """Functions of which a run measured cases, and none stays fast: somebody looks whether what
+    they test has another fast case.
+
+    >>> last_fast_cases({}, {"a[1]": 3.0, "b[1]": 3.0}, ["a[1]", "a[2]", "b[1]"])
+    ['b']
+    """
+    nodes = list(measured)
+    fast = lambda costs: {function_of(node) for node in nodes if seconds_of(node, costs) is None}
+    return sorted(fast(before) - fast(after))
+
+
 def stale(costs: Iterable[str], ids: Iterable[str]) -> list[str]:
     """Node ids of files that were collected which no test has."""
     cases = set(ids)
@@ -94,6 +108,8 @@ def main() -> None:
     after = updated(before, measured)
     FILE.write_text(written(after))
     print(f"slow by cost: {len(before):,} cases before, {len(after):,} now")
+    for function in last_fast_cases(before, after, measured):
+        print(f"without a fast case: {function}")
 
 
 if __name__ == "__main__":

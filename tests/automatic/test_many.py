@@ -57,6 +57,7 @@ def counts():
     return RNG.poisson(np.exp(eta) * TABLE["depth"][:, None]).astype(float)
 
 
+@pytest.mark.slow
 def test_estimates_with_groups_are_those_of_quadrature():
     """Over the intercept, the slope, log sd and each group's effect, in NumPy alone."""
     y = counts()[:, :1]
@@ -133,6 +134,7 @@ def test_a_row_of_weight_two_is_two_rows(gaps):
     np.testing.assert_allclose(weighed.sd, written.sd, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_row_of_weight_zero_is_as_one_that_is_not_there(gaps, tmp_path: pathlib.Path):
     """It has a level and a group of its own, and its x would move the mean of `scale(x)`."""
     table = {name: values.astype(object) for name, values in TABLE.items()}
@@ -259,7 +261,10 @@ def test_an_unknown_name_is_told(gaps):
         fits.model("zz")
 
 
-@pytest.mark.parametrize("name", ["_response", "response", "y", "0"])
+@pytest.mark.parametrize(
+    "name",
+    ["0", *(pytest.param(n, marks=pytest.mark.slow) for n in ("response", "y", "_response"))],
+)
 def test_no_name_of_a_column_is_taken_by_a_response(gaps, name):
     plain = vi.glmm.many("~ x", {"x": TABLE["x"]}, gaps, key=KEY)
     column = {name: TABLE["x"]}
@@ -269,7 +274,14 @@ def test_no_name_of_a_column_is_taken_by_a_response(gaps, name):
     np.testing.assert_array_equal(fits.model("0").design.y, gaps[:, 0])
 
 
-@pytest.mark.parametrize("formula", ["~ scale(x) + h + (1 | g)", "~ bs(x, df=4)", "~ s(x, k=4)"])
+@pytest.mark.parametrize(
+    "formula",
+    [
+        pytest.param("~ scale(x) + h + (1 | g)", marks=pytest.mark.slow),
+        "~ bs(x, df=4)",
+        pytest.param("~ s(x, k=4)", marks=pytest.mark.slow),
+    ],
+)
 def test_the_model_of_a_response_has_the_design_of_all(formula):
     """The response lacks the upper half of x, one group and one level."""
     order = np.argsort(TABLE["x"])
@@ -287,6 +299,7 @@ def test_the_model_of_a_response_has_the_design_of_all(formula):
     assert [factor.levels for factor in design.factors] == [f.levels for f in full.factors]
 
 
+@pytest.mark.slow
 def test_fits_of_the_model_of_a_response_are_those_of_many():
     """It lacks cells of x above its mean, and a group; its answers name the level it lacks."""
     y = 1 + TABLE["x"] + 0.3 * RNG.normal(size=48)
@@ -380,6 +393,7 @@ def test_a_file_of_another_version_is_refused(saved, tmp_path: pathlib.Path, cha
         vi.glmm.many.load(tmp_path / "cut.npz")
 
 
+@pytest.mark.slow
 def test_rows_that_lack_a_cell_are_left_out_on_request(gaps, tmp_path: pathlib.Path):
     table = {name: values.astype(object) for name, values in TABLE.items()}
     table["x"][3], table["h"][20] = None, None

@@ -31,9 +31,10 @@ def free_laws(concentration: np.ndarray = CONCENTRATION) -> list:
 
 def test_moments_entropy_and_divergence_are_those_of_the_free_entries():
     with jax.enable_x64(True):
-        q, p = law(), law(OTHER)
-        mean, variance, log = map(np.asarray, (q.mean(), q.variance(), q.expected_stats().log))
-        entropy, divergence = np.asarray(q.entropy()), np.asarray(q.kl(p))
+        read = jax.jit(
+            lambda q, p: (q.mean(), q.variance(), q.expected_stats().log, q.entropy(), q.kl(p))
+        )
+        mean, variance, log, entropy, divergence = map(np.asarray, read(law(), law(OTHER)))
     for i, (own, share) in enumerate(zip(free_laws(), SHARES, strict=True)):
         free, c = FREE_ENTRIES[i], CONCENTRATION[i]
         fixed = FIXED[i] != FREE
@@ -49,26 +50,30 @@ def test_moments_entropy_and_divergence_are_those_of_the_free_entries():
         volume = (len(free) - 1) * np.log(share)
         np.testing.assert_allclose(entropy[i], own.entropy() + volume, rtol=1e-10)
         with jax.enable_x64(True):
-            expected = Dirichlet(jnp.asarray(c[free])).kl(Dirichlet(jnp.asarray(OTHER[i][free])))
+            laws = (Dirichlet(jnp.asarray(x[i][free])) for x in (CONCENTRATION, OTHER))
+            expected = jax.jit(Dirichlet.kl)(*laws)
         np.testing.assert_allclose(divergence[i], expected, rtol=1e-10)
 
 
 def test_the_gradient_of_the_normaliser_is_the_expected_statistics():
     with jax.enable_x64(True):
         q = law()
-        slope = jax.grad(lambda c: jnp.sum(q.with_naturals([c]).log_normalizer()))
-        np.testing.assert_allclose(
-            slope(q.concentration), q.expected_stats().log, rtol=1e-10, atol=1e-12
-        )
+        slope = jax.jit(jax.grad(lambda c: jnp.sum(q.with_naturals([c]).log_normalizer())))
+        expected = jax.jit(PartialDirichlet.expected_stats)(q).log
+        np.testing.assert_allclose(slope(q.concentration), expected, rtol=1e-10, atol=1e-12)
 
 
 def test_densities_are_scipys_and_follow_from_the_statistics():
     with jax.enable_x64(True):
         q = law()
-        x = jnp.asarray(q.sample(jax.random.key(0)))
-        values = [np.asarray(v) for v in (q.log_prob(x), q.log_prob_of_stats(q.stats(x)))]
-        impossible = np.asarray(q.log_prob(x.at[:2, 0].add(0.01).at[:2, 3].add(-0.01)))
-        x = np.asarray(x)
+        log_prob = jax.jit(PartialDirichlet.log_prob)
+        x = np.asarray(jax.jit(PartialDirichlet.sample)(q, jax.random.key(0)))
+        by_stats = jax.jit(lambda q, x: q.log_prob_of_stats(q.stats(x)))
+        values = [np.asarray(read(q, x)) for read in (log_prob, by_stats)]
+        shifted = x.copy()
+        shifted[:2, 0] += 0.01
+        shifted[:2, 3] -= 0.01
+        impossible = np.asarray(log_prob(q, shifted))
     for i in (0, 1):
         free, share = FREE_ENTRIES[i], SHARES[i]
         expected = free_laws()[i].logpdf(x[i][free] / share)
@@ -99,12 +104,16 @@ def test_the_mode_is_that_of_the_free_entries_and_uniform_without_counts():
 
 def test_fisher_solves_and_draws_move_free_entries_alone():
     with jax.enable_x64(True):
-        q = law()
-        direction = jnp.where(q.is_free, jnp.asarray(OTHER), 0.0)
-        product = q.fisher_product(q.with_naturals([direction]))
-        solved = q.fisher_solve(product).concentration
-        stats_of_draw, v = q.pathwise_sample(jax.random.key(2))
-        moved = v(type(product)(jnp.asarray(OTHER))).concentration
+        direction = jnp.where(law().is_free, jnp.asarray(OTHER), 0.0)
+
+        @jax.jit
+        def read(q):
+            product = q.fisher_product(q.with_naturals([direction]))
+            stats_of_draw, v = q.pathwise_sample(jax.random.key(2))
+            moved = v(type(product)(jnp.asarray(OTHER))).concentration
+            return q.fisher_solve(product).concentration, stats_of_draw, moved
+
+        solved, stats_of_draw, moved = read(law())
     np.testing.assert_allclose(solved[:2], direction[:2], rtol=1e-8)
     assert np.all(np.asarray(moved)[FIXED != FREE] == 0)
     assert np.all(np.isfinite(moved))
@@ -115,7 +124,8 @@ def test_fisher_solves_and_draws_move_free_entries_alone():
 def test_float32_is_finite_where_no_entry_is_free():
     q = PartialDirichlet.from_concentration(np.ones((2, 2)), np.eye(2))
     p = q.with_naturals([jnp.full((2, 2), 7.0)])
-    for leaf in (q.entropy(), q.kl(p), q.log_normalizer(), q.sample(jax.random.key(0))):
+    read = jax.jit(lambda q, p, key: (q.entropy(), q.kl(p), q.log_normalizer(), q.sample(key)))
+    for leaf in read(q, p, jax.random.key(0)):
         assert np.all(np.isfinite(leaf))
     np.testing.assert_array_equal(q.mean(), np.eye(2))
 

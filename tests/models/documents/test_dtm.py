@@ -68,6 +68,7 @@ def test_moving_words_are_found_and_still_topics_are_worse(moving):
     assert error < 0.12 < 0.16 < still_error
 
 
+@pytest.mark.slow
 def test_the_variance_of_the_walk_is_learnt(moving):
     counts, index, _ = moving
     model = vi.dtm(TOPICS, corpus_of(counts), index, drift=0.02, alpha=0.3)
@@ -88,6 +89,7 @@ def test_minibatches_end_near_coordinate_ascent(moving):
     assert distance(model.words(fit).mean, words) < distance(model.words(full).mean, words) + 0.01
 
 
+@pytest.mark.slow
 def test_memoized_steps_never_fall(moving):
     counts, index, _ = moving
     model = vi.dtm(TOPICS, corpus_of(counts), index, drift=0.25, alpha=0.3)
@@ -96,6 +98,7 @@ def test_memoized_steps_never_fall(moving):
     assert np.diff(later).min() > -2e-6 * abs(later[-1])
 
 
+@pytest.mark.slow
 def test_without_variance_it_is_the_model_of_a_single_slice(moving):
     counts, index, _ = moving
     still_model, still = fit_of(counts, index, 15, drift=1e-6)
@@ -131,17 +134,21 @@ def test_scores_are_those_of_document_completion_with_the_words_of_the_slice(mov
         np.testing.assert_allclose(score.log_probs[rows], alone.log_probs, rtol=1e-5)
 
 
-def test_shares_of_slices_sum_to_one_and_words_of_topics_are_listed(moving):
+@pytest.fixture(scope="module")
+def every_other_year(moving):
     counts, index, _ = moving
-    model, fit = fit_of(counts, index, 10)
+    return fit_of(counts, 1990 + 2 * index, 20, drift=0.25)
+
+
+def test_shares_of_slices_sum_to_one_and_words_of_topics_are_listed(every_other_year):
+    model, fit = every_other_year
     shares = model.shares(fit, key=KEY)
     np.testing.assert_allclose(shares.sum(1), np.ones(SLICES), rtol=1e-5)
     assert [len(words) for words in fit.topics(num_words=4)] == [4] * TOPICS
 
 
-def test_a_forecast_is_wider_the_later_it_is(moving):
-    counts, index, _ = moving
-    model, fit = fit_of(counts, 1990 + 2 * index, 20, drift=0.25)
+def test_a_forecast_is_wider_the_later_it_is(every_other_year):
+    model, fit = every_other_year
     near, far = model.forecast(fit, 2002), model.forecast(fit, 2010)
     last = model.words(fit)
     assert near.slices == ("2002",)
@@ -186,6 +193,7 @@ def test_slices_of_dates_and_numbers():
         Slices.read(["31.01.2001", "5.5.2002"], "year").find(["6/5/2002"])
 
 
+@pytest.mark.slow
 def test_slices_without_documents_of_training(moving):
     """Their words lie between those of their neighbours."""
     counts, index, _ = moving
@@ -244,6 +252,7 @@ def test_what_does_not_fit_and_what_says_nothing_is_refused():
         fit.transform(corpus, key=KEY)
 
 
+@pytest.mark.slow
 def test_coordinate_ascent_never_falls_in_double_precision(moving):
     counts, index, _ = moving
     with jax.enable_x64(True):

@@ -44,12 +44,12 @@ def test_the_density_of_angles_is_that_of_scipy(kappa):
     eta, size = np.array([-0.4, 2.0])[:, None], min(1.0, kappa**-0.5)
     y = 2 * np.arctan(eta) + size * np.array([-2.0, -0.3, 0.0, 1.0, 2.5])
     law = LAWS["vonmises"]
-    density = lambda kappa, y, eta: law.log_prob({"kappa": kappa}, 1.0, y, eta)
+    density = jax.jit(lambda kappa, y, eta: law.log_prob({"kappa": kappa}, 1.0, y, eta))
     found = density(jnp.float32(kappa), jnp.asarray(y, jnp.float32), jnp.asarray(eta, jnp.float32))
     exact = stats.vonmises(kappa, loc=2 * np.arctan(eta)).logpdf(y)
     np.testing.assert_allclose(found, exact, rtol=3e-4, atol=3e-4 * (1 + kappa * size))
     with enable_x64(True):
-        slope = jax.vmap(jax.grad(density), (None, 0, None))(kappa, y[0], eta[0, 0])
+        slope = jax.jit(jax.vmap(jax.grad(density), (None, 0, None)))(kappa, y[0], eta[0, 0])
     ratio = special.i1e(kappa) / special.i0e(kappa)
     by_hand = np.cos(y[0] - 2 * np.arctan(eta[0, 0])) - ratio
     np.testing.assert_allclose(slope, by_hand, rtol=1e-4, atol=1e-9)
@@ -74,8 +74,8 @@ def test_first_derivatives_of_the_density_of_quantiles_are_its_own():
     q, sigma, y = 0.8, 0.7, np.array([-1.0, 0.3, 2.0])
     law = find_law("asymmetriclaplace", q)
     with enable_x64(True):
-        density = lambda y, eta, sigma: law.log_prob({"sigma": sigma}, 1.0, y, eta)
-        slopes = jax.vmap(jax.grad(density, (0, 1, 2)), (0, None, None))(y, 0.4, sigma)
+        density = jax.jit(lambda y, eta, sigma: law.log_prob({"sigma": sigma}, 1.0, y, eta))
+        slopes = jax.jit(jax.vmap(jax.grad(density, (0, 1, 2)), (0, None, None)))(y, 0.4, sigma)
         numbers = [
             (density(*high) - density(*low)) / 2e-6
             for low, high in (
@@ -86,7 +86,7 @@ def test_first_derivatives_of_the_density_of_quantiles_are_its_own():
         ]
         for slope, number in zip(slopes, numbers, strict=True):
             np.testing.assert_allclose(slope, number, rtol=1e-6)
-        second = jax.hessian(lambda v: density(2.0, v[0], v[1]))(jnp.array([0.4, sigma]))
+        second = jax.jit(jax.hessian(lambda v: density(2.0, v[0], v[1])))(jnp.array([0.4, sigma]))
         np.testing.assert_allclose(second[0, 0], -q * (1 - q) / sigma**2, rtol=1e-9)
         np.testing.assert_allclose(second, second.T, rtol=1e-9)
 
