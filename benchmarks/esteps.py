@@ -90,7 +90,7 @@ def pad_documents(corpus, rows, size, slots, max_tokens):
 def chunk_energy(step, rows, alpha, docs, key):
     """An energy whose gradient in the rows is the message of the E-step over the rows: expected
     counts / likelihood."""
-    fixed = jax.lax.stop_gradient(rows)
+    fixed, alpha = jax.lax.stop_gradient((rows, alpha))
     local = jax.lax.stop_gradient(
         step.mixed_membership(fixed, docs.counts, alpha, key, docs.max_tokens)
     )

@@ -7,11 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.esteps import ESTEPS, GOING_ON
+from tests.esteps import EACH, ESTEPS, GOING_ON
 from vijax.inference import estep
 
-each_estep = pytest.mark.parametrize("step", ESTEPS.values(), ids=ESTEPS)
+each_estep = pytest.mark.parametrize("step", EACH, indirect=True)
 MAX_TOKENS = 40
+
+
+@pytest.fixture
+def step(request):
+    return ESTEPS[request.param]
 
 
 def chunk(docs=6, slots=9, topics=11, seed=0):

@@ -15,9 +15,8 @@ from vijax.inference.estep.gibbs import (
     draw_topics,
     pad_topics,
     sweep_tokens,
-    token_slots,
-    uniform,
 )
+from vijax.inference.estep.token_draws import token_slots, uniform
 
 
 @functools.partial(jax.jit, static_argnums=(0, 5))
@@ -168,7 +167,7 @@ def test_same_key_same_draws():
 
 
 def test_random_words_use_both_words_of_the_seed_and_the_stream():
-    from vijax.inference.estep.gibbs import random_words
+    from vijax.inference.estep.token_draws import random_words
 
     draw = lambda a, b, t: np.asarray(
         random_words(jnp.asarray([a, b], jnp.uint32), jnp.int32(t), (50,))

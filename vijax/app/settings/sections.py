@@ -300,6 +300,7 @@ EnergyEstep = chooser(
     "[algorithm.estep]: how the local variables of a row (or sequence) are treated.",
     "mean_field",
     "optimised (exactly, if there is one), or drawn",
+    without=("tokens",),
     mean_field=estep.mean_field,
     gibbs=estep.gibbs,
 )

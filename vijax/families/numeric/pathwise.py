@@ -86,6 +86,31 @@ def _offset_jvp(primals: tuple, tangents: tuple) -> tuple:
     return offset, slope * tangents[1]
 
 
+_FIXED_ROUNDS = 6
+
+
+def offset_without_loop(
+    seed: UInt32[Array, "*two"], concentration: Float[Array, "*shape"]
+) -> Float[Array, "*shape"]:
+    """Offsets as of `sample_offset`, not differentiable, where every operation has its cost: the
+    first accepted of six proposals, one operation in all. One draw in some 1e8 has none, and is the
+    middle of its law."""
+
+    def draw(seed: Array, a: Array) -> tuple[Array]:
+        # All proposals as one array: unrolled they would take six times as long to compile.
+        shape = (_FIXED_ROUNDS, a.size)
+        round_, index = (lax.broadcasted_iota(jnp.uint32, shape, axis) for axis in (0, 1))
+        candidates = _propose(seed, round_, index, jnp.broadcast_to(a, shape))
+        offsets = jnp.zeros_like(a)
+        for candidate in candidates[::-1]:
+            offsets = jnp.where(candidate == _REJECTED, offsets, candidate)
+        return (offsets,)
+
+    flat = concentration.reshape(-1)
+    (offsets,) = native.run_kernel("gamma_offsets", [flat.shape], draw, seed, flat)
+    return offsets.reshape(concentration.shape)
+
+
 # --- rejection ------------------------------------------------------------------------------------
 def _offsets_in_xla(seed: UInt32[Array, "*two"], a: Float[Array, "*n"]) -> tuple[Array]:
     """The computation of the kernel `gamma_offsets`, in XLA."""

@@ -1,4 +1,5 @@
-"""Gibbs E-step of mixed membership: topics of tokens sampled with theta integrated out.
+"""Gibbs E-step of mixed membership: topics of tokens sampled with theta integrated out; on
+accelerators given draws of theta (`gibbs_at_once.py`).
 
 Tokens of one document are drawn one after the other; token m of all documents of a chunk is drawn
 at once. Arrays have the documents in the last axis, so every operation is a run of contiguous
@@ -10,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -24,25 +25,35 @@ from vijax.inference.estep.conditionals import (
     OfConditionals,
     gibbs_sweeps,
 )
+from vijax.inference.estep.gibbs_at_once import sample_at_once
+from vijax.inference.estep.token_draws import random_words, token_slots, uniform
 from vijax.xla import native
 from vijax.xla.gather import docs_per_chunk
-from vijax.xla.threefry import threefry2x32
 
 NO_TOPIC = jnp.iinfo(jnp.int32).max  # out of range, so that adding to its count changes nothing
 
 
 @dataclasses.dataclass(frozen=True)
 class Gibbs(MixedMembership, OfConditionals):
-    """Collapsed Gibbs sampling of each document's tokens; see `gibbs`."""
+    """Gibbs sampling of each document's tokens; see `gibbs`."""
 
     num_sweeps: int
     burn_in: int
+    tokens: str | None = None
 
     def conditionals(self, problem: Conditionals, key: PRNGKeyArray) -> InferredLocals:
+        if self.tokens is not None:
+            raise ValueError(
+                "tokens: expected None, since the locals of this model are no topics of tokens, "
+                f"got {self.tokens!r}. Leave it out."
+            )
         return gibbs_sweeps(problem, key, self.num_sweeps, self.burn_in)
 
     def docs_per_chunk(self, num_slots: int, num_topics: int) -> int:
-        """The number of documents that fills vectors and hides the fixed cost of each step."""
+        """The number of documents that fills vectors and hides the fixed cost of each step; where
+        tokens are drawn at once, that fills a cache."""
+        if self.tokens == "at_once":
+            return docs_per_chunk(num_slots, num_topics)
         return docs_per_chunk(num_slots, num_topics, cache_bytes=2**23, most=32)
 
     def mixed_membership(
@@ -56,17 +67,27 @@ class Gibbs(MixedMembership, OfConditionals):
     ) -> Locals:
         """See `MixedMembership`; exact for whole `counts` of at most `max_tokens` a row. It does
         not read `start`."""
-        inputs = likelihood, counts, alpha, jax.random.bits(key, (2,), jnp.uint32)
+        seed = jax.random.bits(key, (2,), jnp.uint32)
+        inputs = likelihood, counts, alpha, seed
+        sample_all = functools.partial(sample_at_once, self.num_sweeps, self.burn_in, max_tokens)
+        if self.tokens == "at_once":
+            return Locals(*sample_all(*inputs))
+        in_turn = functools.partial(self._draw_singly, max_tokens)
+        if self.tokens == "in_turn":
+            otherwise = in_turn
+        else:
+            otherwise = functools.partial(
+                jax.lax.platform_dependent, cpu=in_turn, default=sample_all
+            )
         settings = {
             "max_tokens": max_tokens,
             "burn_in": self.burn_in,
             "num_sweeps": self.num_sweeps,
         }
         shapes = (len(counts), alpha.size), likelihood.shape
-        run_xla = functools.partial(self._run_xla, max_tokens)
-        return Locals(*native.run_kernel("gibbs", shapes, run_xla, *inputs, **settings))
+        return Locals(*native.run_kernel("gibbs", shapes, otherwise, *inputs, **settings))
 
-    def _run_xla(
+    def _draw_singly(
         self, max_tokens: int, likelihood: Array, counts: Array, alpha: Array, seed: Array
     ) -> tuple[Array, Array]:
         docs, slots, _ = likelihood.shape
@@ -142,33 +163,6 @@ def draw_topics(
     return jnp.sum(is_before, axis=0, dtype=jnp.int32) * blocks + block
 
 
-def random_words(
-    seed: UInt32[Array, " two"], stream: Int[Array, ""], shape: tuple[int, ...]
-) -> UInt32[Array, ...]:
-    """Random words, different for every stream. (`jax.random.bits` would be one more loop for each
-    length of documents, and take longer to compile.)"""
-    index = jax.lax.iota(jnp.uint32, math.prod(shape))
-    streams = jnp.broadcast_to(stream.astype(jnp.uint32), index.shape)
-    return threefry2x32(seed[0], seed[1], index, streams)[0].reshape(shape)
-
-
-def uniform(bits: UInt32[Array, "*shape"], dtype: jnp.dtype) -> Float[Array, "*shape"]:
-    """Uniform numbers in [0, 1). They use only as many of the 32 bits as the mantissa holds, so
-    that none rounds to 1."""
-    drop = max(0, 31 - jnp.finfo(dtype).nmant)
-    return (bits >> drop).astype(dtype) * 2.0 ** (drop - 32)
-
-
-def token_slots(counts: Float[Array, "docs slots"], max_tokens: int) -> Int[Array, "tokens docs"]:
-    """The slot of each token: slot 0 `counts[0]` times, then slot 1 ...; after the last token, the
-    number of slots."""
-    docs = counts.shape[0]
-    ends = jnp.cumsum(counts, axis=1).astype(jnp.int32)
-    zeros = jnp.zeros((docs, max_tokens), jnp.int32)
-    num_ends = zeros.at[jnp.arange(docs)[:, None], ends].add(1, mode="drop")
-    return jnp.cumsum(num_ends, axis=1).T
-
-
 def pad_topics(x: Float[Array, "*shape topics"]) -> Float[Array, "*shape inner blocks"]:
     """The array with its last axis split into two of about sqrt(K): topics of a block, and blocks,
     padded with zeros."""
@@ -180,11 +174,16 @@ def pad_topics(x: Float[Array, "*shape topics"]) -> Float[Array, "*shape inner b
 
 
 @check_arguments
-def gibbs(num_sweeps: Size = 5, burn_in: Count = 5) -> Gibbs:
+def gibbs(
+    num_sweeps: Size = 5,
+    burn_in: Count = 5,
+    tokens: Literal["in_turn", "at_once"] | None = None,
+) -> Gibbs:
     """Gibbs E-step: locals are drawn, and messages are averaged over the draws.
 
-    Mixed membership: theta integrated out (Mimno, Hoffman and Blei 2012), z_m ~ (alpha_k +
-    n_k^{-m}) beta_k[w_m].
+    Mixed membership, tokens in turn: theta integrated out (Mimno, Hoffman and Blei 2012),
+    z_m ~ (alpha_k + n_k^{-m}) beta_k[w_m]. At once: theta ~ Dirichlet(alpha + n), then
+    z_m ~ theta_k beta_k[w_m] for all m, from a start near the mode. Both sample the posterior.
 
     Models written as energies: every local is drawn in turn from its complete conditional; locals
     that do not depend on each other are drawn at once. The message is the mean gradient of the
@@ -197,5 +196,8 @@ def gibbs(num_sweeps: Size = 5, burn_in: Count = 5) -> Gibbs:
     Args:
       num_sweeps: sweeps whose draws are averaged, over tokens or over locals.
       burn_in: sweeps before them.
+      tokens: topics of words of documents: drawn one after the other, or all of a document at
+        once; unset in turn on CPUs, and at once on accelerators, where tokens in turn are some 25
+        operations each. Models without topics of words take None alone.
     """
-    return Gibbs(num_sweeps, burn_in)
+    return Gibbs(num_sweeps, burn_in, tokens)

@@ -10,7 +10,8 @@ batch is ever written. `normals.cc` has the E-step of logistic-normal topics wit
 `vijax.families.numeric.pathwise`.
 
 Installing vijax compiles these files if there is a C++ compiler (`hatch_build.py`). Without one, on
-other devices than CPUs, and under VIJAX_NATIVE=0, XLA computes the same numbers up to rounding.
+other devices than CPUs, and under VIJAX_NATIVE=0, XLA computes the same numbers up to rounding; of
+Gibbs sampling other devices make other draws (`vijax.estep.gibbs`).
 `jax.export` for CPUs refuses programs that call these kernels: set VIJAX_NATIVE=0 before such a
 step is traced."""
 
