@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
+from typing import Any
 
 DIGITS = 4
 """Digits of a number without a spread."""
+LEAST_DIGITS = 3
+"""Digits of a small number in a column of larger ones."""
 MOST_DIGITS = 15
 """Digits that float64 always holds."""
 LARGE = 15
@@ -60,6 +64,49 @@ def format_number(
     separator = separator if power >= 4 else ""
     text = f"{value:{separator}.{decimals}f}"
     return text.rstrip("0").rstrip(".") if decimals else text
+
+
+def align_numbers(
+    texts: Sequence[str], values: Sequence[Any], spreads: Sequence[float]
+) -> list[str]:
+    """The texts of a column (of `format_number`, or words) with numbers of as many decimals as its
+    largest number has with `DIGITS` digits. A number keeps `LEAST_DIGITS` digits of its own, and
+    two of its spread.
+
+    >>> align_numbers(["2.495", "-0.004191", "0.5", "0"], [2.495, -0.004191, 0.5, 0.0], [0.0] * 4)
+    ['2.495', '-0.00419', '0.500', '0']
+    >>> align_numbers(["1001.04", "2000"], [1001.04, 2000.0], [0.05, 0.05])
+    ['1001.040', '2000.000']
+    """
+    numbers = [abs(value) for value in values if _has_decimals(value)]
+    if not numbers:
+        return [*texts]
+    longest = max(_count_decimals(text) for text in texts if "e" not in text)
+    decimals = min(max(DIGITS - 1 - _power(max(numbers)), 0), longest)
+    columns = zip(texts, values, spreads, strict=True)
+    return [_with_decimals(text, value, spread, decimals) for text, value, spread in columns]
+
+
+def _has_decimals(value: Any) -> bool:
+    return isinstance(value, float) and math.isfinite(value) and value != 0
+
+
+def _with_decimals(text: str, value: Any, spread: float, decimals: int) -> str:
+    """The text of a number with these decimals, or more if its digits or those of its spread ask
+    for them."""
+    if not _has_decimals(value) or "e" in text:
+        return text
+    decimals = max(decimals, min(LEAST_DIGITS - 1 - _power(value), _count_decimals(text)))
+    if spread > 0:
+        decimals = max(decimals, 1 - _power(spread))
+    decimals = min(decimals, max(MOST_DIGITS - 1 - _power(value), 0))
+    separator = "," * ("," in text)
+    return f"{value:{separator}.{decimals}f}"
+
+
+def _count_decimals(text: str) -> int:
+    """The digits of a number after its point."""
+    return len(text.partition(".")[2])
 
 
 def _power(value: float) -> int:

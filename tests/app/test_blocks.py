@@ -187,7 +187,7 @@ def test_the_screen_aligns_words_left_and_numbers_right():
     assert blocks.text([shown]).splitlines() == [
         "T",
         "       long name",
-        "  a            1",
+        "  a         1.00",
         "  bbb      -0.25",
         "  Note.",
     ]
@@ -387,7 +387,7 @@ def test_a_table_of_components_shows_those_that_hold_rows():
     (block,) = emissions.component_blocks("Components", "poisson", seen, ("a", "b"), leading, rows)
     assert [row[0] for row in block.rows] == [0, 3]
     assert block.rows[1][2:] == [3.0, 7.0, 8.0]
-    assert block.note == "2 of 4 components hold no row and are left out."
+    assert block.note.endswith(" 2 of 4 components hold no row and are left out.")
 
 
 # --- digits ---------------------------------------------------------------------------------------
@@ -402,7 +402,7 @@ def test_numbers_of_a_table_have_the_digits_that_their_spread_needs():
     again = blocks.from_json(json.loads(json.dumps(blocks.to_json([block]))))[0]
     for shown in (block, again):
         line = blocks.text([shown]).splitlines()[2].split()
-        assert line[:5] == ["a", "2,020,000.432", "0.097", "2,020,000.27", "2,020,000.59"]
+        assert line[:5] == ["a", "2,020,000.432", "0.097", "2,020,000.270", "2,020,000.590"]
         assert "<td>2,020,000.432</td>".replace("<td>", '<td class="number">') in charts.table(
             shown
         )

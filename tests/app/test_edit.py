@@ -11,6 +11,7 @@ import vijax as vi
 from tests.naming import check_names
 from vijax.app.cli import main
 from vijax.app.drawing.words import page_words, word_order
+from vijax.app.report.embedded import read_concentration
 from vijax.app.runs.topic_edits import read_groups
 
 THEMES = ["cat dog paw fur", "share bond bank fund", "goal ball team match"]
@@ -85,6 +86,29 @@ num_epochs = 6
 restarts = 2
 combine = "average"
 """
+
+
+@pytest.mark.slow
+def test_a_run_of_topics_in_time_is_edited(tmp_path, capsys):
+    """The page explores all words of both runs, with their counts over all slices."""
+    rng = np.random.default_rng(0)
+    rows = [
+        f"{1990 + i % 3},{' '.join(rng.choice(THEMES[i % 2].split(), 12))} {THEMES[2]}"
+        for i in range(90)
+    ]
+    (tmp_path / "texts.csv").write_text("year,text\n" + "\n".join(rows) + "\n")
+    settings = ["model.num_topics=3", "data.max_df=1.0", "num_epochs=15", "data.time=year"]
+    settings += ["fit.restarts=1", "model.drift=[0.05, 0.1, 0.2]"]
+    words = ["fit", "dtm", "--data", str(tmp_path / "texts.csv"), "--out", str(tmp_path / "run")]
+    assert main([*words, "--set", *settings]) == 0
+    out = tmp_path / "edited"
+    words = ["edit", str(tmp_path / "run"), "--merge", "0 1", "--name", "2: sport"]
+    assert main([*words, "--out", str(out)]) == 0
+    assert "sport" in capsys.readouterr().out
+    before, after = (read_concentration(folder) for folder in (tmp_path / "run", out))
+    assert before.shape == (3, 12)
+    np.testing.assert_allclose(after, [before[0] + before[1], before[2]], rtol=1e-4, atol=1e-4)
+    assert main(["transform", str(out), "--data", str(tmp_path / "texts.csv")]) == 0
 
 
 @pytest.mark.slow

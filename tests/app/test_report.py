@@ -125,6 +125,24 @@ def test_a_run_without_curves_and_with_one_topic_still_makes_a_page():
     assert "nan" not in text.replace("nano", "")
 
 
+def test_curves_have_a_panel_each_on_a_card_of_full_width():
+    x, values = [2000.0, 2001.0, 2002.0], [[1.0, 2.0, 3.0], [30.0, 20.0, 10.0]]
+    block = blocks.Curves("Forecasts", "year", ["a", "b"], x, values, values, values)
+    html = charts.card(block)
+    assert html.startswith('<section class="card wide">')
+    assert html.count("<svg") == html.count(">year</text>") == 2
+    paths = re.findall(r'class="curve[^"]*" d="M([^"]*)"', html)
+    heights = [[float(pair.split(",")[1]) for pair in path.split("L")] for path in paths]
+    assert heights[0][0] > heights[0][-1]
+    assert heights[1][0] < heights[1][-1]
+
+
+def test_many_columns_of_words_are_narrow():
+    row = ["a", "one two", "x " * 40, "three four", "five", "six"]
+    assert '<table class="narrow">' in charts.table(Table("T", ["", *"bcdef"], [row]))
+    assert '<table class="narrow">' not in charts.table(Table("T", ["", *"bc"], [row[:3]]))
+
+
 def test_a_curve_goes_where_its_numbers_say():
     svg = charts.lines(blocks.Lines("", "x", "y", [0.0, 10.0], [1.0, 2.0]))
     (x0, y0), (x1, y1) = re.findall(

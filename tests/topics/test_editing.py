@@ -186,6 +186,32 @@ def test_other_models_and_documents_are_refused(fit, corpus):
         vi.edit_topics(mixture, merge=[[0, 1]])
 
 
+@pytest.mark.slow
+def test_topics_that_move_in_time_are_edited_in_all_slices():
+    """Words of ordered topics are those of before; counts of merged ones add up, slice by slice, and
+    a merge of the two parts of a split is the fit. The old model answers; fitting goes on."""
+    corpus, _ = synthetic.lda_corpus(num_documents=60, num_topics=3, vocab_size=30, seed=0)
+    drift = [0.05, 0.1, 0.2, 0.3]
+    model = vi.dtm(4, corpus, np.repeat([1990, 1991, 1994], 20), alpha=0.2, drift=drift)
+    fit = vi.fit(vi.cavi(model), model.data, num_steps=30, key=KEY)
+    words, counts = model.words(fit).mean, np.asarray(fit.posterior["topics"].counts)
+    ordered = vi.edit_topics(fit, order=[3, 1]).fit
+    np.testing.assert_allclose(model.words(ordered).mean, words[[3, 1, 0, 2]], atol=1e-4)
+    np.testing.assert_allclose(ordered.state.hyper["drift"], [0.3, 0.1, 0.05, 0.2], rtol=1e-6)
+    merged = vi.edit_topics(fit, merge=[[0, 2]], drop=[1])
+    assert merged.groups == ((0, 2), (3,))
+    found = np.asarray(merged.fit.posterior["topics"].counts)
+    np.testing.assert_allclose(found, np.stack([counts[0] + counts[2], counts[3]]), rtol=1e-5)
+    np.testing.assert_allclose(merged.fit.state.hyper["alpha"], [0.4, 0.2], rtol=1e-6)
+    split = vi.edit_topics(fit, split=[1], corpus=model.data, key=KEY).fit
+    again = vi.edit_topics(split, merge=[[1, 2]]).fit
+    np.testing.assert_allclose(model.words(again).mean, words, atol=1e-4)
+    later = vi.fit(split.alg, model.data, state=split.state, num_steps=45, key=KEY)
+    assert np.all(np.diff(later.trace["elbo"]) > -0.01)
+    copy = pickle.loads(pickle.dumps(split))
+    np.testing.assert_array_equal(model.words(copy).mean, model.words(split).mean)
+
+
 def test_groups_by_hand():
     assert group_topics(6, merge=[[4, 1], [0, 5]], order=[3, 1]) == ((3,), (4, 1), (0, 5), (2,))
     assert group_topics(3, split=[0, 2]) == ((0,), (0,), (1,), (2,), (2,))

@@ -17,10 +17,12 @@ from vijax.algorithms import cavi
 from vijax.checks import check_key, require
 from vijax.data.corpora.corpus import Corpus
 from vijax.families import Beta, Dirichlet, Product
+from vijax.families.chain.word_walks import WordWalks
 from vijax.fitting.fit import fit as run_fit
 from vijax.fitting.result import Fit
 from vijax.inference.compose import build_algorithm
 from vijax.inference.step import initial_state
+from vijax.models.documents.dtm import resize
 from vijax.models.documents.hdp import hdp
 from vijax.models.documents.lda import lda
 from vijax.topics.editing import Groups, group_topics, sum_groups
@@ -57,8 +59,8 @@ def edit_topics(
     corpus: Corpus | None = None,
     key: PRNGKeyArray | None = None,
 ) -> TopicEdit:
-    """A fit of `lda` or `hdp` whose topics are merged, dropped, split, or in another order; all
-    numbers are those before the edit.
+    """A fit of `lda`, `hdp` or `dtm` whose topics are merged, dropped, split, or in another order.
+    All numbers are those before the edit.
 
     A merged topic has the words of its parts, and the sum of their prior shares alpha: by the
     aggregation of Dirichlets its share is the sum of theirs. Without a dropped topic the others
@@ -66,10 +68,11 @@ def edit_topics(
     words of a topic, document by document, by a small fit of two topics to them; merged again,
     these give the old topic. Shares of documents are then inferred from the new topics. Of fits
     that are averaged (`combine="average"`) the better one alone is edited, with a warning: its
-    scores and shares are those of `fit.members[0]`.
+    scores and shares are those of `fit.members[0]`. Topics of `dtm` are edited in all slices of
+    time alike; the model of the old fit answers for the new one.
 
     Args:
-      fit: a fit of `vijax.models.lda` or `hdp` by an algorithm that keeps distributions.
+      fit: a fit of `vijax.models.lda`, `hdp` or `dtm` by an algorithm that keeps distributions.
       merge: groups of two topics or more: [[3, 7], [1, 4, 5]].
       drop: topics that go, such as one of stop words.
       split: topics that become two.
@@ -88,7 +91,7 @@ def edit_topics(
     >>> edited.groups, edited.fit.posterior["topics"].concentration.shape
     (((0, 2), (1,)), (2, 4))
     """
-    concentration = _concentration(fit)
+    counts, base = _counts(fit)
     if fit.runs is not None:
         warnings.warn(
             f"fit: the better of {len(fit.members)} averaged fits alone is edited. Compare the new "
@@ -97,13 +100,7 @@ def edit_topics(
             stacklevel=2,
         )
         fit = fit._replace(runs=None)
-    groups = group_topics(len(concentration), merge, drop, split, order)
-    hyper = fit.state.hyper
-    eta = np.asarray(hyper["eta"], np.float64)
-    base = eta
-    if eta.ndim == 2:
-        base = eta.min(0)  # what seed words add stays, as counts
-    counts = np.maximum(concentration - base, 0.0)
+    groups = group_topics(len(counts), merge, drop, split, order)
     new_counts = sum_groups(counts, groups)
     if len(split):
         require(corpus is not None, "corpus", "the documents, for a split", "none")
@@ -113,23 +110,46 @@ def edit_topics(
             new_counts[first] = part * counts[number]
             new_counts[second] = (1.0 - part) * counts[number]
     before: Any = fit.posterior["topics"]
+    if isinstance(before, WordWalks):
+        return TopicEdit(_with_walks(fit, groups, new_counts), groups)
     topics = Dirichlet(jnp.asarray(base + new_counts, before.concentration.dtype))
     return TopicEdit(_with_topics(fit, topics, groups, base, counts, new_counts), groups)
 
 
-def _concentration(fit: Fit) -> Float[np.ndarray, "K V"]:
-    """Concentrations of the topics. Raises ValueError unless the fit is of lda or hdp."""
+def _counts(fit: Fit) -> tuple[Float[np.ndarray, "K ..."], Float[np.ndarray, ...]]:
+    """Expected counts of words of the topics, and what the prior adds to them. Raises ValueError
+    unless the fit is of lda, hdp or dtm."""
     posterior: Any = {}
     if isinstance(fit, Fit):
         posterior = fit.posterior
-    is_fit = isinstance(posterior.get("topics"), Dirichlet) and set(fit.state.hyper) in (
+    topics = posterior.get("topics")
+    if isinstance(topics, WordWalks):
+        return np.asarray(topics.counts, np.float64), np.zeros(())
+    is_fit = isinstance(topics, Dirichlet) and set(fit.state.hyper) in (
         {"alpha", "eta"},
         {"alpha", "gamma", "eta"},
     )
     is_known = is_fit and set(posterior) in ({"topics"}, {"topics", "sticks"})
-    expected = "one of vijax.models.lda or hdp, whose topics are distributions (not em, map)"
+    expected = "one of vijax.models.lda, hdp or dtm, whose topics are distributions (not em, map)"
     require(is_known, "fit", expected, f"one with {list(posterior) or type(fit)}", OTHERS)
-    return np.asarray(posterior["topics"].concentration, np.float64)
+    base = np.asarray(fit.state.hyper["eta"], np.float64)
+    if base.ndim == 2:
+        base = base.min(0)  # what seed words add stays, as counts
+    return np.maximum(np.asarray(posterior["topics"].concentration, np.float64) - base, 0.0), base
+
+
+def _with_walks(fit: Fit, groups: Groups, new_counts: Float[np.ndarray, "G T V"]) -> Fit:
+    """The fit of a model of topics that move in time: their counts are sums, slice by slice."""
+    hyper, spec = fit.state.hyper, fit.alg.spec
+    drift = np.asarray(hyper["drift"], np.float64)
+    if drift.ndim:
+        drift = np.array([drift[list(group)].mean() for group in groups])
+    num_old = len(fit.posterior["topics"].counts)
+    alpha = np.broadcast_to(np.asarray(hyper["alpha"], np.float64), (num_old,))
+    model = resize(spec.model, len(groups), sum_groups(alpha, groups), drift)
+    precision = model.prior(model.hyper)["topics"].precision
+    topics = WordWalks(jnp.asarray(new_counts, precision.dtype), precision).with_start()
+    return _restate(fit, model, Product({"topics": topics}))
 
 
 def _with_topics(
@@ -157,7 +177,12 @@ def _with_topics(
         alpha = np.broadcast_to(np.asarray(hyper["alpha"], np.float64), (len(counts),))
         model = lda(size, vocab_size, sum_groups(alpha, groups), base, spec.model.estep)
         posterior = Product({"topics": topics})
-    algorithm = build_algorithm(spec._replace(model=model))
+    return _restate(fit, model, posterior)
+
+
+def _restate(fit: Fit, model: Any, posterior: Product) -> Fit:
+    """The fit of another model, at this posterior."""
+    algorithm = build_algorithm(fit.alg.spec._replace(model=model))
     state = initial_state(algorithm.spec, tree.as_arrays(model.hyper), posterior)
     state = state._replace(step=fit.state.step)
     trace = {"step": np.array([int(fit.state.step) - 1]), "elbo": np.array([np.nan])}
@@ -186,7 +211,7 @@ def _first_part(fit: Fit, corpus: Any, number: int, key: PRNGKeyArray) -> Float[
     is_corpus = isinstance(corpus, Corpus)
     remedy = "Read them by vijax.data.read."
     require(is_corpus, "corpus", "a vijax.data.Corpus", type(corpus).__name__, remedy)
-    vocab_size = fit.posterior["topics"].mean().shape[1]
+    vocab_size = fit.topic_words.mean().shape[1]
     expected = f"documents over the {vocab_size:,} words of the fit"
     require(corpus.vocab_size == vocab_size, "corpus", expected, corpus.vocab_size)
     counts = _words_of_topic(fit, corpus, number, key)
@@ -210,7 +235,7 @@ def _words_of_topic(fit: Fit, corpus: Corpus, number: int, key: PRNGKeyArray) ->
     import scipy.sparse
 
     shares = np.asarray(fit.transform(corpus, key=key), np.float32)
-    words = np.asarray(fit.posterior["topics"].mean(), np.float32).T
+    words = np.asarray(fit.topic_words.mean(), np.float32).T
     documents = np.repeat(np.arange(corpus.num_documents), corpus.lengths)
     is_own = np.zeros(len(documents), bool)
     step = max(1, CHUNK // words.shape[1])

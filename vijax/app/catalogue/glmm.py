@@ -532,6 +532,10 @@ def weighted_score(logs: np.ndarray, frame: Frame) -> RowScore:
 
 
 ENDS = ["", "5 %", "50 %", "95 %"]
+ESTIMATES = (
+    "Each is an estimate (mean) with its standard deviation (sd); it is between the columns 5 % "
+    "and 95 % with a probability of 90 %."
+)
 FOR_ONE_SD = "For one sd of the column, on the scale of the link."
 
 
@@ -544,10 +548,9 @@ def describe(run: FittedRun) -> list[Block]:
         x = draws.named[name]
         rows.append([name, float(x.mean()), float(x.std(ddof=1)), *_quantiles(x)])
     law_text = f"{model.design.all_formulas}, {model.law.name} ({model.law.link} link)."
-    note = (
-        f"Of {run.settings.num_draws:,} draws of q. {law_text} "
-        f"{modelled.sentence(model.design, model.law)}"
-    )
+    note = f"{law_text} {modelled.sentence(model.design, model.law)} {ESTIMATES}"
+    if model.design.factors:
+        note += " Names with _sigma are standard deviations between groups."
     return [
         Table("Unknowns", ["", "mean", "sd", "5 %", "50 %", "95 %"], rows, note),
         *_effect_tables(model, draws),

@@ -91,9 +91,9 @@ def describe(run: FittedRun) -> list[Block]:
         *emissions.component_blocks(
             "States", name, run, columns, leading, share * mask.sum(), "step", within=within
         ),
+        *forecasts(run),
         Heat("Transitions", states, states, transition[np.ix_(occupied, occupied)], STAYING, True),
         *course(run, y, mask, paths, np.asarray(z.probs)),
-        *forecasts(run),
         strips("Likeliest paths", names, paths),
         emissions.picture(
             "Steps by state", name, run, y[is_observed], columns, paths[is_observed], share
@@ -101,9 +101,10 @@ def describe(run: FittedRun) -> list[Block]:
     ]
 
 
-def strips(
-    title: str, names: Sequence[str], paths: np.ndarray, note: str = "Viterbi; a colour a state."
-) -> Strips:
+LIKELIEST = "The likeliest states of all steps together (Viterbi), a colour for each state."
+
+
+def strips(title: str, names: Sequence[str], paths: np.ndarray, note: str = LIKELIEST) -> Strips:
     """The paths of the first sequences."""
     full_note = first_note(note, MOST_SHOWN, names, "sequences", "transformed.csv")
     return Strips(title, names[:MOST_SHOWN], paths[:MOST_SHOWN], full_note)
@@ -231,7 +232,7 @@ def factorial_describe(run: FittedRun) -> list[Block]:
         labels = [str(k) for k in range(settings.num_states)]
         title = f"Chain {m + 1}: transitions"
         blocks.append(Heat(title, labels, labels, transition[m], STAYING, True))
-    return [*blocks, *forecasts(run)]
+    return [*forecasts(run), *blocks]
 
 
 def factorial_transform(run: FittedRun, table: Any, tell: Tell) -> RowResults:

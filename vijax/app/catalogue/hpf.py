@@ -31,7 +31,7 @@ RATE = 0.05
 
 Settings = model_section(
     models.hpf,
-    "what users take next: hierarchical Poisson factorisation",
+    "what users take next (hierarchical Poisson factorisation)",
     width="num_items",
     without=("features", "num_covariates"),
     num_components=20,

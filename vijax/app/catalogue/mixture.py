@@ -24,7 +24,7 @@ from vijax.families.discrete import stick_breaking
 GROW = grow("components", "num_components")
 Settings = model_section(
     models.mixture,
-    "finite mixture of any exponential family",
+    "mixture model: clusters of rows",
     without=("prior_as_point",),
     num_components=setting(5, "K, how many components", integer()),
     grow=GROW,

@@ -127,9 +127,9 @@ def describe(run: FittedRun) -> list[Block]:
     ]
     names = run.data.train.group_names or ("all",)
     return [
+        *forecasts(run),
         *motion_blocks(run, columns[:dim], [*rows, *columns[dim:], "constant"], paths, True),
         *hmm.course(run, y, mask, paths, np.asarray(z.probs)),
-        *forecasts(run),
         hmm.strips("Likeliest paths", names, paths),
     ]
 
@@ -192,11 +192,11 @@ def slds_describe(run: FittedRun) -> list[Block]:
     terms = [*(f"{axis}, before" for axis in axes), *columns[dim:], "constant"]
     outputs = list(zip(columns, middle, noise * scale, strict=False))
     return [
+        *forecasts(run),
         *motion_blocks(run, axes, terms, paths, False),
         Heat("Loadings", columns[:dim], axes, loadings[:, :size], note),
         Table("Columns", ["", "mean", "noise deviation"], outputs),
         *hmm.course(run, y, mask, paths, np.asarray(z.probs)),
-        *forecasts(run),
         *state_space.courses(run, loadings, noise),
         hmm.strips("Likeliest paths", names, paths),
     ]

@@ -79,8 +79,9 @@ def topics_block(run: FittedRun, proportions: Proportions | None = None) -> Topi
     return Topics("1 topic" if number == 1 else f"{number} topics", topics, topic_distances(probs))
 
 
-def tree_block(run: FittedRun, topics: Topics) -> list[Block]:
-    """The tree of the topics that hold words; nothing for two or fewer."""
+def tree_block(run: FittedRun, topics: Topics, editable: bool = True) -> list[Block]:
+    """The tree of the topics that hold words; nothing for two or fewer. `editable`: they are of a
+    model whose topics `vijax edit` takes."""
     order = sorted(topic.number for topic in topics.topics if topic.words)
     if len(order) < 3:
         return []
@@ -92,10 +93,10 @@ def tree_block(run: FittedRun, topics: Topics) -> list[Block]:
     joins = []
     for (first, second), loss in zip(tree.joined.tolist(), tree.losses.tolist(), strict=True):
         joins.append((place[first], place[second], 100 * loss / max(tree.total, 1e-300)))
-    note = (
-        "Joined first are the topics whose difference tells least about words. To make one of two: "
-        f'vijax edit RUN --merge "{order[tree.joined[0][0]]} {order[tree.joined[0][1]]}".'
-    )
+    note = "Joined first are the topics whose difference tells least about words."
+    if editable:
+        first, second = (order[place] for place in tree.joined[0])
+        note += f' To make one of two: vijax edit RUN --merge "{first} {second}".'
     unit = "per cent of what topics tell about words that is lost"
     names = [labels[order[k]] for k in tree.order]
     return [Tree("A tree of the topics", names, joins, note, unit)]
@@ -245,7 +246,7 @@ CtmSettings = model_section(
 def describe_ctm(run: FittedRun) -> list[Block]:
     """The topics, with typical documents, and which of them go together."""
     topics = topics_block(run)
-    return [topics, *tree_block(run, topics), *correlations(run, topics)]
+    return [topics, *tree_block(run, topics, editable=False), *correlations(run, topics)]
 
 
 def correlations(run: FittedRun, topics: Topics) -> list[Block]:
@@ -391,7 +392,7 @@ def describe_dtm(run: FittedRun) -> list[Block]:
     topics = topics_block(run, shares)
     labels = {topic.number: topic.full_label for topic in topics.topics}
     moving = topics_in_time.blocks_in_time(run, model, labels)
-    return [topics, *tree_block(run, topics), *moving]
+    return [topics, *moving, *tree_block(run, topics)]
 
 
 # --- the listings ---------------------------------------------------------------------------------

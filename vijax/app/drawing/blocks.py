@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vijax.app.drawing.digits import round_to_spread, row_spreads, value_range
-from vijax.numerals import format_number
+from vijax.app.drawing.digits import is_number, round_to_spread, row_spreads, value_range
+from vijax.numerals import align_numbers, format_number
 from vijax.terminal import printable
 
 Numbers = Sequence[float] | np.ndarray
@@ -622,18 +622,33 @@ def show_number(value: Any, spread: float = 0.0) -> str:
     return str(value)
 
 
-def show_cells(header: Sequence[str], row: Sequence[Any]) -> list[str]:
-    """The cells of a row for reading, with digits as from `show_number`."""
-    return [
-        show_number(cell, spread)
-        for cell, spread in zip(row, row_spreads(header, row), strict=True)
-    ]
+def show_rows(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[str]]:
+    """The cells of a table for reading, with digits as from `show_number`; the numbers of a column
+    have the decimals of its largest one, and three digits each.
+
+    >>> show_rows(["", "x"], [["a", 2.495], ["b", -0.00419], ["c", 0.5]])
+    [['a', '2.495'], ['b', '-0.00419'], ['c', '0.500']]
+    """
+    spreads = [row_spreads(header, row) for row in rows]
+    columns = []
+    for i in range(len(header)):
+        cells = [row[i] for row in rows]
+        columns.append(_show_column(cells, [spread[i] for spread in spreads]))
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _show_column(cells: Sequence[Any], spreads: Sequence[float]) -> list[str]:
+    """The texts of a column of a table."""
+    texts = [show_number(cell, spread) for cell, spread in zip(cells, spreads, strict=True)]
+    if all(cell == round(cell) for cell in cells if isinstance(cell, float) and is_number(cell)):
+        return texts
+    return align_numbers(texts, cells, spreads)
 
 
 def _align(
     header: Sequence[str], rows: Sequence[Sequence[Any]], most: int, csv_hint: str = ""
 ) -> str:
-    lines = [show_cells(header, row) for row in rows[:most]]
+    lines = show_rows(header, rows)[:most]
     widths = [max(len(line[i]) for line in [list(header), *lines]) for i in range(len(header))]
     numeric = [all(not isinstance(row[i], str) for row in rows) for i in range(len(header))]
 

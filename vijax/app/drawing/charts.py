@@ -45,7 +45,9 @@ def card(block: blocks.Block, *least: float) -> str:
     saved = "".join(_csv_link(name, text, name.removeprefix(files[0][0])) for name, text in files)
     block_drawn = part_to_draw(block)
     drawing = DRAWN[type(block_drawn)](block_drawn, *least)
-    is_wide = isinstance(block_drawn, blocks.Table) and _table_width(block_drawn) > MOST_LETTERS
+    is_wide = isinstance(block_drawn, blocks.Curves) or (
+        isinstance(block_drawn, blocks.Table) and _table_width(block_drawn) > MOST_LETTERS
+    )
     return frame_card(block_drawn.title, block_drawn.note, drawing, saved, is_wide=is_wide)
 
 
@@ -55,7 +57,7 @@ MOST_LETTERS = 58
 
 def _table_width(block: blocks.Table) -> int:
     """Letters of the widest row of a table, gaps included; sentences break their lines."""
-    rows = [list(block.header), *(blocks.show_cells(block.header, row) for row in block.rows)]
+    rows = [list(block.header), *blocks.show_rows(block.header, block.rows)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(block.header))]
     return sum(min(width, LONGEST_WORDS) + 2 for width in widths)
 
@@ -88,26 +90,30 @@ def table(block: blocks.Table) -> str:
     if len(block.rows) == 1 and list(block.header) == ["", ""]:
         return f"<p>{escape(block.rows[0][-1])}</p>"  # a verdict
     kinds = [_cell_class(column) for column in columns]
+    if kinds.count("") + kinds.count(SENTENCE) > MOST_WORD_COLUMNS:
+        kinds = [kind or SENTENCE for kind in kinds]
     names = zip(block.header, kinds, strict=True)
     head = "".join(f"<th{kind}>{escape(name)}</th>" for name, kind in names)
     body = ""
-    for row in block.rows:
-        cells = zip(_cell_texts(block, row), kinds, strict=True)
+    for row in _cell_texts(block):
+        cells = zip(row, kinds, strict=True)
         row_text = "".join(f"<td{kind}>{escape(cell)}</td>" for cell, kind in cells)
         body += f"<tr>{row_text}</tr>"
     content = f"<tbody>{body}</tbody>"
     if any(block.header):
         content = f"<thead><tr>{head}</tr></thead>{content}"
-    return f'<div class="scroll" tabindex="0"><table>{content}</table></div>'
+    narrow = ' class="narrow"' * (kinds.count(SENTENCE) > MOST_WORD_COLUMNS)
+    return f'<div class="scroll" tabindex="0"><table{narrow}>{content}</table></div>'
 
 
-def _cell_texts(block: blocks.Table, row: Sequence[Any]) -> list[str]:
-    """The cells of a row, with a minus as wide as a digit in numbers."""
-    texts = blocks.show_cells(block.header, row)
-    return [
-        text if isinstance(cell, str) else wide_minus(text)
-        for cell, text in zip(row, texts, strict=True)
-    ]
+def _cell_texts(block: blocks.Table) -> list[list[str]]:
+    """The cells of the rows, with a minus as wide as a digit in numbers."""
+    texts = blocks.show_rows(block.header, block.rows)
+    return [[*map(_cell_text, row, line)] for row, line in zip(block.rows, texts, strict=True)]
+
+
+def _cell_text(cell: Any, text: str) -> str:
+    return text if isinstance(cell, str) else wide_minus(text)
 
 
 def _cell_class(column: list[Any]) -> str:
@@ -115,8 +121,13 @@ def _cell_class(column: list[Any]) -> str:
     if not texts:
         return ' class="number"'
     if max(map(len, texts)) > LONGEST_WORDS:
-        return ' class="sentence"'
+        return SENTENCE
     return ""
+
+
+SENTENCE = ' class="sentence"'
+MOST_WORD_COLUMNS = 4
+"""Most columns of words of a table of which short ones keep to one line."""
 
 
 LONGEST_WORDS = 60
@@ -359,49 +370,42 @@ def strips(block: blocks.Strips) -> str:
 
 
 def curves(block: blocks.Curves) -> str:
-    """Two panels in a row, each with its own vertical axis; a single curve fills the card."""
+    """A panel for each curve, side by side where there is room; a single curve fills the card."""
     if len(block.names) == 1:
-        (name,), (values,), (low,), (high,) = (
-            block.names,
-            block.values,
-            block.lowest,
-            block.highest,
-        )
+        (name,), (values,) = block.names, block.values
+        (low,), (high,) = block.lowest, block.highest
         return lines(blocks.Lines(block.title, block.x_label, name, block.x, values, low, high))
-    wide = (WIDTH - RIGHT) / 2
-    high = PANEL + 44
-    panels = []
-    for i, (name, *parts) in enumerate(
-        zip(block.names, block.values, block.lowest, block.highest, strict=True)
-    ):
-        left, top = wide * (i % 2) + LEFT, high * (i // 2)
-        x = axis([*block.x], left, wide * (i % 2 + 1), 0.0)
-        y = axis([v for part in parts for v in part], top + 16 + PANEL, top + 16, 0.06)
-        ends = "".join(
-            tick(left - 8, y(mark) + 4, "end", mark, y.step) for mark in (y.ticks[0], y.ticks[-1])
-        )
-        ends += "".join(
-            tick(x(mark), top + PANEL + 32, "middle", mark, x.step)
-            for mark in (x.ticks[0], x.ticks[-1])
-        )
-        grid = "".join(
-            f'<line class="grid" x1="{left}" x2="{x.end:.1f}" y1="{y(mark):.1f}" '
-            f'y2="{y(mark):.1f}"/>'
-            for mark in y.ticks
-        )
-        value, lower, upper = (_pixels(x, y, block.x, part) for part in parts)
-        band = _band(upper, lower)
-        curve = f'<path class="curve curve-0" d="M{"L".join(value)}"/>' if value else ""
-        name_text = (
-            f'<text class="tick" x="{left}" y="{top + 10}">{escape(shorten(name, 28))}</text>'
-        )
-        panels.append(f"{name_text}{grid}{ends}{band}{curve}")
-    total = high * -(-len(block.names) // 2)
-    label = (
-        f'<text class="axis" x="{WIDTH / 2:.0f}" y="{total + 8}" '
+    panels = zip(block.names, block.values, block.lowest, block.highest, strict=True)
+    drawings = [_curve_panel(block, name, parts) for name, *parts in panels]
+    return f'<div class="panels">{"".join(drawings)}</div>'
+
+
+PANEL_WIDTH = 380
+"""Width of a panel of curves."""
+CURVE_HEIGHT = 130
+"""Height of a curve in its panel."""
+
+
+def _curve_panel(block: blocks.Curves, name: str, parts: Sequence[Any]) -> str:
+    """One curve in its band, under its name."""
+    top, bottom = 22, 22 + CURVE_HEIGHT
+    x = axis([*block.x], LEFT, PANEL_WIDTH - RIGHT, 0.0)
+    y = axis([v for part in parts for v in part], bottom, top, 0.06)
+    marks = "".join(
+        f'<line class="grid" x1="{LEFT}" x2="{x.end:.1f}" y1="{y(mark):.1f}" y2="{y(mark):.1f}"/>'
+        f"{tick(LEFT - 8, y(mark) + 4, 'end', mark, y.step)}"
+        for mark in y.ticks
+    )
+    marks += "".join(tick(x(mark), bottom + 17, "middle", mark, x.step) for mark in x.ticks)
+    value, lower, upper = (_pixels(x, y, block.x, part) for part in parts)
+    curve = f'<path class="curve curve-0" d="M{"L".join(value)}"/>' if value else ""
+    label = f'<text class="in" x="{LEFT}" y="12">{escape(shorten(name, 44))}</text>'
+    label += (
+        f'<text class="axis" x="{(LEFT + PANEL_WIDTH - RIGHT) / 2:.0f}" y="{bottom + 34}" '
         f'text-anchor="middle">{escape(block.x_label)}</text>'
     )
-    return plain_chart(block.title, total + 14, [*panels, label])
+    content = label + marks + _band(upper, lower) + curve
+    return plain_chart(name, bottom + 40, [content], PANEL_WIDTH)
 
 
 def arcs(block: blocks.Arcs) -> str:

@@ -176,11 +176,11 @@ def escape(text: object) -> str:
     return html.escape(str(text), quote=True)
 
 
-def plain_chart(title: str, height: float, parts: Sequence[str]) -> str:
+def plain_chart(title: str, height: float, parts: Sequence[str], width: int = WIDTH) -> str:
     """A chart without a frame, as high as needed."""
     name = escape(title)
     return (
-        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" '
+        f'<svg viewBox="0 0 {width} {height:.0f}" role="img" '
         f'aria-label="{name}">{"".join(parts)}</svg>'
     )
 

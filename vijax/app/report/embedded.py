@@ -232,6 +232,10 @@ def _largest(shares: np.ndarray) -> tuple[tuple[int, float], ...]:
 # --- from a run folder ----------------------------------------------------------------------------
 CONCENTRATION = "topics/concentration"
 """The name in posterior.npz of the Dirichlet parameters of the topics' words."""
+COUNTS = "topics/counts"
+"""The name in posterior.npz of the counts of words by topic and slice of time."""
+LEAST_COUNT = 1e-6
+"""A count of a word that a topic does not have."""
 
 
 def topic_page(
@@ -292,10 +296,13 @@ def _words_of_run(
 
 
 def read_concentration(folder: Path) -> np.ndarray | None:
-    """Concentrations of the topics' words, (K, V); None if the folder has none."""
+    """Concentrations of the topics' words, (K, V), or their counts in all slices of time; None if
+    the folder has none."""
     if not (folder / "posterior.npz").is_file():
         return None
-    concentration = read_posterior(folder).get(CONCENTRATION)
-    if concentration is None:
-        return None
-    return np.asarray(concentration, np.float64)
+    posterior = read_posterior(folder)
+    if CONCENTRATION in posterior:
+        return np.asarray(posterior[CONCENTRATION], np.float64)
+    if COUNTS in posterior:
+        return np.maximum(np.asarray(posterior[COUNTS], np.float64).sum(axis=1), LEAST_COUNT)
+    return None

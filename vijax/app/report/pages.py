@@ -196,17 +196,20 @@ def warn_once_of_letters() -> Iterator[None]:
 
 
 def _lead(run: Run) -> str:
-    algorithm = run.config.algorithm
     path = run.config.data.path
     data = "the docstrings of installed packages" if path == "docstrings" else path
-    estep = f" with {algorithm.estep.name}" if hasattr(algorithm, "estep") else ""
-    title = run.config.listing.title
-    words = ", in steps by words" if getattr(algorithm, "lazy", None) else ""
-    method = f"{title[0].upper()}{title[1:]}, by {algorithm.name}{estep}{words}, on {data}."
     state = _unfinished_note(run)
     if state and not state.endswith("."):
         state += "."
-    return f"{method} {state}".strip()
+    return f"Learnt from {data}. {state}".strip()
+
+
+def _method(run: Run) -> str:
+    """The algorithm, and its E-step."""
+    algorithm = run.config.algorithm
+    estep = f" with {algorithm.estep.name}" if hasattr(algorithm, "estep") else ""
+    words = ", in steps by words" if getattr(algorithm, "lazy", None) else ""
+    return f"{algorithm.name} |{estep}{words}"
 
 
 def _facts(run: Run) -> dict[str, str]:
@@ -259,7 +262,7 @@ SIZES = ("num_topics", "num_components", "num_states", "num_factors", "num_block
 
 def _course(run: Run, curves: metrics.Curves) -> dict[str, str]:
     """The tiles on the course of a fit."""
-    facts = {}
+    facts = {"Method": _method(run)}
     result = run.result
     if result.get("score") and result.get("score_text"):
         mean, deviation = result["score"]

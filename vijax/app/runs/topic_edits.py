@@ -37,7 +37,7 @@ from vijax.fitting.result import Fit
 from vijax.fitting.status import Status
 from vijax.growing.topic_edits import TopicEdit, edit_topics
 
-EDITED = ("lda", "hdp")
+EDITED = ("lda", "hdp", "dtm")
 """Models whose topics can be edited."""
 
 
@@ -66,7 +66,7 @@ def edit_run(
     if config.model.name not in EDITED:
         raise ConfigError(
             f"{folder}: a run of {config.listing.name}; topics are edited of "
-            f"{' and '.join(EDITED)}. Shares of merged topics of other models are sums of the "
+            f"{', '.join(EDITED)}. Shares of merged topics of other models are sums of the "
             "columns of doc_topics.csv"
         )
     if not any(edits):
@@ -178,11 +178,10 @@ def _new_config(config: Config, edited: TopicEdit, names: Mapping[int, str]) -> 
     settings: dict[str, Any] = {
         "num_topics": len(edited.groups),
         "seed_words": (),
-        "eta": _one_if_equal(hyper["eta"]),
-        "alpha": _one_if_equal(hyper["alpha"]),
+        "grow": False,
+        **{name: _one_if_equal(value) for name, value in hyper.items() if name != "gamma"},
     }
-    if hasattr(config.model, "grow"):
-        settings["grow"] = False
+    settings = {name: value for name, value in settings.items() if hasattr(config.model, name)}
     model = dataclasses.replace(config.model, **settings)
     lines = []
     for number, group in enumerate(edited.groups):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from vijax.app.drawing.blocks import Arcs, Block, Table, Topics, Tree
+from vijax.app.drawing.blocks import Arcs, Block, Curves, Table, Topics, Tree
 from vijax.app.settings.options import argument_setting, build_from_section
 from vijax.app.settings.typed_toml import ConfigError, Entry, setting
 from vijax.app.sources.listing import Data, FittedRun, RowResults
@@ -145,8 +145,23 @@ def name_topics(blocks: Iterable[Block], names: Mapping[int, str]) -> list[Block
             block = block._replace(topics=topics)
         elif isinstance(block, Tree | Arcs):
             block = block._replace(names=[new_labels.get(name, name) for name in block.names])
+        elif isinstance(block, Curves):
+            captions = [_rename_caption(name, new_labels) for name in block.names]
+            block = block._replace(names=captions)
         elif isinstance(block, Table):
             rows = [[new_labels.get(cell, cell) for cell in row] for row in block.rows]
             block = block._replace(rows=rows)
         named_blocks.append(block)
     return named_blocks
+
+
+def _rename_caption(caption: str, new_labels: Mapping[str, str]) -> str:
+    """A caption, the label of a topic or "word in label", with the new label.
+
+    >>> _rename_caption("oil in 2 ship canal", {"2 ship canal": "2 sea"})
+    'oil in 2 sea'
+    """
+    word, joint, label = caption.partition(" in ")
+    if joint and label in new_labels:
+        return f"{word} in {new_labels[label]}"
+    return new_labels.get(caption, caption)

@@ -253,6 +253,15 @@ def dtm(
     return pickle_as_call(model, dtm, num_topics, corpus, times, every, alpha, drift, spread, estep)
 
 
+def resize(model: Any, num_topics: int, alpha: Any, drift: Any) -> Any:
+    """A dynamic topic model of the same documents with another number of topics."""
+    sizes = dataclasses.replace(model.prior.args[0], topics=num_topics)
+    plain_model = _model(sizes, alpha, drift, model.hyper["spread"], model.estep)
+    parts = {field.name: getattr(plain_model, field.name) for field in dataclasses.fields(Model)}
+    resized_model = dataclasses.replace(model, **(parts | {"form": model.form}))
+    return pickle_as_call(resized_model, resize, model, num_topics, alpha, drift)
+
+
 def _slices(times: Any, every: Any) -> Slices:
     """The slices of times, or those that are given."""
     if not isinstance(every, Slices):

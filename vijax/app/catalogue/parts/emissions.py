@@ -122,6 +122,15 @@ def _means(name: str, run: FittedRun) -> np.ndarray:
     return mean[..., 0] if name == "spherical_gaussian" else mean
 
 
+EXPLAINED = {
+    "share": "Share: the part of all {unit}s.",
+    "steps at a time": "Steps at a time: the mean length of a stay.",
+    "weight": "Weight: the part of new {unit}s.",
+    "rows": "Rows: how many are expected in it.",
+}
+"""What the first columns of a table of components are."""
+
+
 def component_blocks(
     title: str,
     name: str,
@@ -166,7 +175,11 @@ def component_blocks(
             cells += [float(spreads[k][d]) for d in places]
         return cells
 
-    notes = [f"The first {most} of {len(columns)} columns."] if len(columns) > most else []
+    notes = [" ".join(EXPLAINED[name].format(unit=unit) for name in leading if name in EXPLAINED)]
+    if has_spreads:
+        notes.append("Then the mean of each column, and its standard deviation (sd).")
+    if len(columns) > most:
+        notes.append(f"The first {most} of {len(columns)} columns.")
     num_empty = len(sizes) - len(order)
     if num_empty:
         notes.append(

@@ -194,13 +194,15 @@ def blocks_in_time(run: FittedRun, model: Any, labels: Mapping[int, str]) -> lis
     moving = model.words(run.fit)
     shares = np.asarray(run.fit.transform(model.data, key=run.key), float)
     return [
-        _words_by_slice(moving, run.data.names, labels),
-        _moving_words(model, moving, run.data.names, labels),
         _shares_by_slice(model, shares, labels),
+        _moving_words(model, moving, run.data.names, labels),
+        _words_by_slice(model.slices, moving, run.data.names, labels),
     ]
 
 
-def _words_by_slice(moving: Any, names: Sequence[str], labels: Mapping[int, str]) -> Table:
+def _words_by_slice(
+    slices: Any, moving: Any, names: Sequence[str], labels: Mapping[int, str]
+) -> Table:
     """The most probable words of each topic in some slices."""
     number = len(moving.slices)
     places = np.unique(np.linspace(0, number - 1, min(number, MOST_SLICES)).astype(int))
@@ -209,6 +211,8 @@ def _words_by_slice(moving: Any, names: Sequence[str], labels: Mapping[int, str]
         leading = np.argsort(-moving.mean[k, places], axis=1, kind="stable")[:, :NUM_WORDS]
         rows.append([label, *(" ".join(names[v] for v in words) for words in leading)])
     note = "The most probable words of each topic, by slice."
+    if isinstance(slices.period, float):
+        note += f" A slice is {slices.period:g} long, and named by its beginning."
     if len(places) < number:
         note += f" {len(places)} of {number} slices are listed."
     header = ["", *(moving.slices[t] for t in places)]
@@ -223,14 +227,14 @@ def _moving_words(
     ranges = np.ptp(moving.mean[order], axis=1)
     leading = np.argsort(-ranges.ravel(), kind="stable")[:MOST_MOVING]
     pairs = [(order[i // ranges.shape[1]], i % ranges.shape[1]) for i in leading.tolist()]
-    name, x = _axis(model.slices)
+    name, x = _axis(model)
     curves = [
         np.array([100 * part[k, :, v] for k, v in pairs])
         for part in (moving.mean, moving.low, moving.high)
     ]
     note = (
-        "Per cent of the words of the topic, with 90 % intervals. After the last slice the words "
-        "are forecast to stay, with wider intervals."
+        "Per cent of the words of the topic, with 90 % intervals; each word has its own scale. "
+        "After the last slice the words are forecast to stay, with wider intervals."
     )
     title = "Words that move most"
     captions = [f"{names[v]} in {labels[k]}" for k, v in pairs]
@@ -253,18 +257,25 @@ def _shares_by_slice(model: Any, theta: np.ndarray, labels: Mapping[int, str]) -
     share, error = shares
     wide = np.where(np.isfinite(error), NINETY * error, np.nan)
     ends = np.clip(share - wide, 0, 1), np.clip(share + wide, 0, 1)
-    name, x = _axis(model.slices)
-    note = "Per cent of the words of the documents of a slice, with 90 % intervals over documents."
+    name, x = _axis(model)
+    note = (
+        "Per cent of the words of the documents of a slice, with 90 % intervals over documents. "
+        "Each topic has its own scale."
+    )
     mean, low, high = (100 * part for part in (share, *ends))
     title = "Shares of topics in time"
     return Curves(title, name, [*labels.values()], x, mean, low, high, note)
 
 
-def _axis(slices: Any) -> tuple[str, np.ndarray]:
+def _axis(model: Any) -> tuple[str, np.ndarray]:
     """The name of the axis of time, and the places of slices on it."""
+    slices = model.slices
+    name = getattr(model.data, "column", "") or "time"
+    if name == ORDER:
+        name = "place in the file, in tenths"
     if not slices.dates:
-        return "time", slices.places
+        return name, slices.places
     origin = 0.0
     if slices.period in ("week", "day"):
         origin = 1970.0
-    return f"time{IN_YEARS}", origin + slices.places / YEARS[slices.period]
+    return f"{name}{IN_YEARS}", origin + slices.places / YEARS[slices.period]

@@ -66,6 +66,12 @@ class RowMoments(NamedTuple):
     variance: Float[np.ndarray, " S"]
 
 
+SHARES = (
+    "R2 marginal: by columns. R2 conditional: by columns and groups. ICC: by groups, of what "
+    "columns leave."
+)
+
+
 def explain(model: Any, draws: Draws, level: float) -> AnswerTable:
     """The table of `Glmm.explained_variance`."""
     expected = "a response that differs from its mean by more than known errors"
@@ -86,6 +92,8 @@ def explain(model: Any, draws: Draws, level: float) -> AnswerTable:
         for name, share in _shares(parts, parts.residual).items():
             names.append(name)
             values.append(share)
+        if parts.groups:
+            notes.append(SHARES)
     against = model.design.against
     labels = {"share": np.repeat(np.array(names, object), max(len(against), 1))}
     if against:
