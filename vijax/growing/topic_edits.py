@@ -144,8 +144,8 @@ def _with_walks(fit: Fit, groups: Groups, new_counts: Float[np.ndarray, "G T V"]
     drift = np.asarray(hyper["drift"], np.float64)
     if drift.ndim:
         drift = np.array([drift[list(group)].mean() for group in groups])
-    num_old = len(fit.posterior["topics"].counts)
-    alpha = np.broadcast_to(np.asarray(hyper["alpha"], np.float64), (num_old,))
+    before: Any = fit.posterior["topics"]
+    alpha = np.broadcast_to(np.asarray(hyper["alpha"], np.float64), (len(before.counts),))
     model = resize(spec.model, len(groups), sum_groups(alpha, groups), drift)
     precision = model.prior(model.hyper)["topics"].precision
     topics = WordWalks(jnp.asarray(new_counts, precision.dtype), precision).with_start()
