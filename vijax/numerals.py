@@ -135,3 +135,27 @@ def name_ends(level: float) -> tuple[str, str]:
     ('5 %', '95 %')
     """
     return f"{50 * (1 - level):g} %", f"{50 * (1 + level):g} %"
+
+
+def number_and_noun(number: int, noun: str) -> str:
+    """A number of things in words.
+
+    >>> number_and_noun(1, "sequence"), number_and_noun(5_000, "step"), number_and_noun(2, "entry")
+    ('1 sequence', '5,000 steps', '2 entries')
+    """
+    if number == 1:
+        return f"1 {noun}"
+    if noun.endswith("ry"):
+        return f"{number:,} {noun[:-1]}ies"
+    return f"{number:,} {noun}s"
+
+
+def with_error(mean: float, error: float) -> str:
+    """A mean with its standard error, which one group alone does not have.
+
+    >>> with_error(-1.25, 0.0625), with_error(-1.25, float("inf"))
+    ('-1.250 ± 0.062', '-1.250')
+    """
+    if not math.isfinite(error):
+        return f"{mean:.3f}"
+    return f"{mean:.3f} ± {error:.3f}"

@@ -145,7 +145,21 @@ def test_entries_held_out_are_missing_from_training_and_only_they_are_left():
     assert 0.2 < out.sum() / np.isfinite(x).sum() < 0.3
 
 
-@pytest.mark.parametrize("what", ["groups", "entries"])
-def test_too_little_to_hold_any_out_is_said(what):
+def test_too_little_to_hold_any_out_is_said():
     with pytest.raises(ValueError, match=r"data\.held_out"):
-        split_table(Table(("a",), np.zeros((3, 1))), 0.01, 0, what)
+        split_table(Table(("a",), np.zeros((3, 1))), 0.01, 0, "entries")
+    with pytest.raises(ValueError, match=r"data\.held_out"):
+        split_table(Table(("a",), np.zeros((1, 1))), 0.5, 0, "groups")
+
+
+@pytest.mark.parametrize(
+    ("share", "number", "says"), [(0.1, 1, True), (0.9, 2, True), (0.3, 1, False)]
+)
+def test_of_few_groups_one_is_held_out_and_one_is_left(share, number, says):
+    groups = np.array([0, 0, 1, 2])
+    table = Table(
+        ("a",), np.arange(4.0)[:, None], group="g", groups=groups, group_names=("a", "b", "c")
+    )
+    train, test = split_table(table, share, 0, "groups")
+    assert (train.num_groups, test.num_groups) == (3 - number, number)
+    assert any("of 3 groups of 'g' would be" in note for note in train.notes) is says

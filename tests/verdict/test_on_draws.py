@@ -127,6 +127,8 @@ def test_a_mean_that_is_far_off_is_of_no_use_and_a_good_fit_is_praised(
     found = fit.judged(key=jax.random.key(key))
     assert found.usable is usable
     assert found.verdict.startswith("Do not use this fit: ") is not usable
+    says_right = "can be used" in found.verdict or "means are right to" in found.verdict
+    assert found.sds_usable is says_right
     assert np.any([part in found.verdict for part in words.split("|")]), found.verdict
 
 
@@ -485,6 +487,7 @@ def test_steps_that_moved_are_told_and_many_nats_of_a_far_fit_are_its_end():
     assert "still fell" in said(near, -rising).verdict
     assert said(near, 10 * rising).usable  # its draws say that it has arrived
     assert said(wide, flat).usable
+    assert (said(near, flat).sds_usable, said(wide, flat).sds_usable) == (True, False)
     assert not said(wide, 10 * rising).usable
     assert "Whether the last steps still moved is not known" in said(near, flat[:20]).verdict
 

@@ -182,9 +182,9 @@ def _plot_histogram(ax: Any, check: Any, replicated: np.ndarray) -> None:
 def _plot_intervals(ax: Any, check: Any, replicated: np.ndarray) -> None:
     """Intervals of each entry, and the values of the data."""
     flat = replicated.reshape(len(replicated), -1)
-    low, middle, high = np.quantile(flat, [0.025, 0.5, 0.975], axis=0)
+    low, middle, high = np.quantile(flat, [0.05, 0.5, 0.95], axis=0)
     places = np.arange(flat.shape[1])
-    ax.vlines(places, low, high, color=BLUE, alpha=0.55, linewidth=3, label="replicated data, 95 %")
+    ax.vlines(places, low, high, color=BLUE, alpha=0.55, linewidth=3, label="replicated data, 90 %")
     ax.scatter(places, middle, s=8, color=BLUE, zorder=3)
     observed = np.asarray(check.observed, np.float64)
     if check.reads_globals:

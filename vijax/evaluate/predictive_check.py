@@ -39,7 +39,7 @@ class PredictiveCheck(NamedTuple):
         """True if the statistic reads the globals."""
         return self.observed.ndim == self.replicated.ndim
 
-    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+    def interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Central interval of the statistic of replicated data."""
         require(0 < level < 1, "level", "a probability between 0 and 1", level)
         low, high = np.quantile(self.replicated, [0.5 - 0.5 * level, 0.5 + 0.5 * level], axis=0)
@@ -63,14 +63,14 @@ class PredictiveCheck(NamedTuple):
 
     def __str__(self) -> str:
         if np.ndim(self.p_value):
-            extreme = int(np.sum((self.p_value < 0.025) | (self.p_value > 0.975)))
+            extreme = int(np.sum((self.p_value < 0.05) | (self.p_value > 0.95)))
             entries = f"{self.name}: {extreme} of {self.p_value.size} entries"
-            return f"{entries} with a p-value below 0.025 or above 0.975"
+            return f"{entries} with a p-value below 0.05 or above 0.95"
         low, high = self.interval()
         observed = f"{np.mean(self.observed):.4g}"
         if self.reads_globals:
             observed += " on average"
-        replicated = f"replicated {low:.4g} to {high:.4g} (95 %)"
+        replicated = f"replicated {low:.4g} to {high:.4g} (90 %)"
         return f"{self.name}: {observed}; {replicated}; p-value {float(self.p_value):.3f}"
 
 

@@ -21,6 +21,7 @@ from vijax.data.reading.checks import fail
 from vijax.data.schema.same_rows import require_one_index
 from vijax.evaluate.tokens import as_corpus, check_topics
 from vijax.families import Family, Point
+from vijax.numerals import number_and_noun, with_error
 from vijax.xla.compiler import count_numbers, once_jit
 from vijax.xla.precision import enable_x64
 
@@ -78,8 +79,10 @@ class Score(NamedTuple):
     def __str__(self) -> str:
         skipped = f"; {self.num_skipped:,} too short" if self.num_skipped else ""
         group, token = self.units
-        counts = f"{len(self.rows):,} {group}s, {self.num_tokens.sum():,} {token}s"
-        return f"{self.mean:.3f} ± {self.standard_error:.3f} nats per {token} ({counts}{skipped})"
+        groups = number_and_noun(len(self.rows), group)
+        counts = f"{groups}, {number_and_noun(int(self.num_tokens.sum()), token)}"
+        score = with_error(self.mean, self.standard_error)
+        return f"{score} nats per {token} ({counts}{skipped})"
 
 
 class Coherence(NamedTuple):
@@ -97,7 +100,8 @@ class Coherence(NamedTuple):
         return cls(*ratio_estimate(per_topic, np.ones(len(per_topic))), per_topic)
 
     def __str__(self) -> str:
-        return f"{self.mean:.3f} ± {self.standard_error:.3f} ({len(self.per_topic)} topics)"
+        score = with_error(self.mean, self.standard_error)
+        return f"{score} ({number_and_noun(len(self.per_topic), 'topic')})"
 
 
 def ratio_estimate(
@@ -317,9 +321,9 @@ class HeldOut(NamedTuple):
         return self.log_densities, np.ones(len(self.log_densities))
 
     def __str__(self) -> str:
-        count = len(self.log_densities)
-        score = f"{self.mean:.3f} ± {self.standard_error:.3f} nats per observation"
-        return f"{score} ({count} observations)"
+        count = number_and_noun(len(self.log_densities), "observation")
+        score = with_error(self.mean, self.standard_error)
+        return f"{score} nats per observation ({count})"
 
 
 def log_predictive_density(

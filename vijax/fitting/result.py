@@ -169,7 +169,8 @@ class Fit(NamedTuple):
         Returns:
           A `vijax.verdict.on_draws.Judgement`: `elbo` with its standard error, `gap` (a lower bound
           on KL(q || p)), `khat`, `shift` (how far means begin to move towards the posterior, in sds
-          of q), `drift` of the last steps, `verdict`, `usable`. It does not look for other modes.
+          of q), `drift` of the last steps, `verdict`, `usable`, `sds_usable` (False also where the
+          verdict says that sds are wrong). It does not look for other modes.
 
         Raises:
           ValueError: a fit without free variables, or whose E-step draws; data or key missing; data

@@ -76,6 +76,8 @@ class Judgement(NamedTuple):
       names: the name of each number; for a coordinate the name of its variable.
       verdict: whether to trust the fit, in plain words.
       usable: False where the verdict says "Do not use this fit".
+      sds_usable: False also where it says that sds are wrong, that means or sds would still move,
+        or that this cannot be seen.
     """
 
     elbo: Estimate
@@ -92,6 +94,7 @@ class Judgement(NamedTuple):
     names: tuple[str, ...]
     verdict: str = ""
     usable: bool = True
+    sds_usable: bool = True
 
 
 def judging_obstacle(spec: Spec) -> str:
@@ -146,7 +149,10 @@ def judge_on_draws(
         num_draws=count,
         names=tuple(names),
     )
-    judgement = judgement._replace(usable=not words_of_steps.unusable(judgement, variables))
+    judgement = judgement._replace(
+        usable=not words_of_steps.unusable(judgement, variables),
+        sds_usable=words_of_steps.has_right_sds(judgement, variables),
+    )
     has_others = len(fit.posterior) > 1
     source = getattr(spec.model.log_density, "source", "")
     verdict = words_of_steps.verdict(judgement, fit.outcome, q, variables, has_others, source)

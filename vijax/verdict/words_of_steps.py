@@ -153,7 +153,7 @@ def _shape_sentences(judgement: Any, q: Any, variables: Variables) -> list[str]:
         return ["How near q is to the posterior cannot be seen beside that."]
     numbers = _numbers(judgement)
     is_close = judgement.gap < limits.CLOSE
-    moves = "" if is_close else _describe_moves(judgement, limits.ARRIVED, limits.STRETCHED)
+    moves = _next_moves(judgement)
     if moves:
         return [f"q is not quite at the posterior {numbers}: by its draws, {moves}."]
     if judgement.gap >= limits.FAR:
@@ -180,6 +180,20 @@ def _shape_sentences(judgement: Any, q: Any, variables: Variables) -> list[str]:
     if judgement.khat > limits.KHAT_RELIABLE:
         texts.append(HEAVY)
     return texts
+
+
+def has_right_sds(judgement: Any, variables: Variables) -> bool:
+    """True where the verdict says that means and sds can be used, be it within limits."""
+    is_seen = judgement.rounding <= limits.ROUNDING_HIDES_STEPS
+    is_near = is_seen and judgement.gap < limits.FAR and not _next_moves(judgement)
+    return bool(is_near and not unusable(judgement, variables))
+
+
+def _next_moves(judgement: Any) -> str:
+    """The means and sds that would still move, in words; "" if q is close."""
+    if judgement.gap < limits.CLOSE:
+        return ""
+    return _describe_moves(judgement, limits.ARRIVED, limits.STRETCHED)
 
 
 OTHER = (

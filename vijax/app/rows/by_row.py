@@ -15,6 +15,7 @@ from vijax.app.sources.tables import design, padded_sequences, values
 from vijax.data.tables.table import Table
 from vijax.evaluate.score import ratio_estimate
 from vijax.fitting.result import Fit
+from vijax.numerals import number_and_noun, with_error
 from vijax.predict.questions import group_bounds
 
 BLOCK = 16_384
@@ -186,14 +187,13 @@ class RowScore(NamedTuple):
         return cls(*ratio_estimate(totals, sizes), int(sizes.sum()), per, remarks, (totals, sizes))
 
     def __str__(self) -> str:
-        remarks = f"{self.number:,} {'entrie' if self.per == 'entry' else self.per}s"
+        remarks = number_and_noun(self.number, self.per)
         if self.remarks:
             remarks += f"; {self.remarks}"
-        error = f" ± {self.standard_error:.3f}"
         if not np.isfinite(self.standard_error):
             remarks += "; all in one group, so that its error is not known"
-            error = ""
-        return f"{self.mean:.3f}{error} nats per {self.per} ({remarks})"
+        score = with_error(self.mean, self.standard_error)
+        return f"{score} nats per {self.per} ({remarks})"
 
 
 def sequences(number: int) -> str:
@@ -202,7 +202,7 @@ def sequences(number: int) -> str:
     >>> sequences(1), sequences(5)
     ('1 sequence', '5 sequences')
     """
-    return f"{number} sequence{'s' if number != 1 else ''}"
+    return number_and_noun(number, "sequence")
 
 
 def bounds(fit: Fit, data: PyTree, key: Any) -> Float[np.ndarray, " groups"]:

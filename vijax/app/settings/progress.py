@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 from vijax.extras import require_extra
+from vijax.numerals import with_error
 from vijax.terminal import printable
 
 COMPILING = "compiling ... (the steps follow when that is done)"
@@ -114,7 +115,7 @@ class Printer:
             parts.append(f"still to gain {progress.gain:.1e}")
         score = self._score()
         if score is not None:
-            parts.append(f"held-out {score.mean:.3f} ± {score.standard_error:.3f}")
+            parts.append(f"held-out {with_error(score.mean, score.standard_error)}")
         if self._more():
             parts.append(self._more())
         if not progress.stopping and self._first is not None and mark.step > self._first.step:

@@ -44,6 +44,7 @@ from vijax.data.tables.table import (
 )
 from vijax.data.tables.table_files import is_parquet, read_columns, read_table
 from vijax.files import write_text
+from vijax.numerals import number_and_noun
 
 COLUMNS = "columns.json"
 MOST_NAMED = 4
@@ -115,9 +116,14 @@ def load_table(config: Any) -> Data:
             return sample
     table = _read(config)
     manner = standardising_manner(section)
-    if section.held_out == 0.0:
-        return Data(table if manner is None else table.standardise(manner=manner), None)
     unit = "entries" if section.hold_out == "entries" else "groups"
+    holds_none_out = section.held_out == 0.0
+    if unit == "groups" and table.num_groups == 1 and not holds_none_out:
+        noun = "row" if table.groups is None else f"group of {table.group!r}"
+        table = table.with_note(f"One {noun} alone: none is held out, and there is no score.")
+        holds_none_out = True
+    if holds_none_out:
+        return Data(table if manner is None else table.standardise(manner=manner), None)
     train, test = split_table(table, section.held_out, section.split_seed, unit)  # type: ignore[arg-type]
     if manner is not None:
         train = train.standardise(manner=manner)
@@ -409,16 +415,16 @@ def _outline(data: Data) -> str:
     parts = [f"{facts['rows']:,} rows of {len(facts['columns']):,} columns"]
     if facts["target"]:
         parts.append(f"target {facts['target']}")
-    unit = "rows"
+    unit = "row"
     if facts["groups"]:
-        parts.append(f"{facts['groups']:,} groups")
-        unit = "groups"
+        parts.append(number_and_noun(facts["groups"], "group"))
+        unit = "group"
     if facts["missing"]:
         parts.append(f"{facts['missing']:,} entries missing")
     if holds_out_entries(data):
-        unit = "entries"
+        unit = "entry"
     if facts["held_out"]:
-        parts.append(f"{facts['held_out']:,} {unit} held out")
+        parts.append(f"{number_and_noun(facts['held_out'], unit)} held out")
     return ", ".join(parts)
 
 

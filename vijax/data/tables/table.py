@@ -101,6 +101,10 @@ class Table:
         """N."""
         return len(self.x)
 
+    def with_note(self, note: str) -> Table:
+        """The table with one more remark for the user."""
+        return dataclasses.replace(self, notes=(*self.notes, note))
+
     @property
     def num_groups(self) -> int:
         """Number of groups; without a column of groups, the number of rows."""
@@ -695,10 +699,11 @@ def split_table(
       held_out: share to hold out.
       seed: the same seed gives the same parts.
       what: "groups" holds out groups (without a column of groups, rows); "entries" single values:
-        both parts then have all rows, each with NaN where the other has the value.
+        both parts then have all rows, each with NaN where the other has the value. Of groups at
+        least one is held out, and one is left, as a note says.
 
     Raises:
-      DataError: a part would be empty.
+      DataError: a part would be empty: of entries, or of a single group.
     """
     rng = held_out_generator(seed)
     if what == "entries":
@@ -707,9 +712,16 @@ def split_table(
         train = np.where(out, np.nan, table.x)
         test = np.where(out, table.x, np.nan)
         return dataclasses.replace(table, x=train), dataclasses.replace(table, x=test)
-    number = round(held_out * table.num_groups)
+    total, share = table.num_groups, round(held_out * table.num_groups)
+    number = min(max(share, 1), total - 1)
     noun = "rows" if table.groups is None else f"groups of {table.group!r}"
-    check_parts(number, table.num_groups, held_out, noun)
+    check_parts(number, total, held_out, noun)
+    if number != share:
+        note = (
+            f"data.held_out={held_out:g} of {total} {noun} would be {share}: {number} held out "
+            "for the score."
+        )
+        table = table.with_note(note)
     test_groups = rng.permutation(table.num_groups)[:number]
     out = np.isin(np.arange(table.num_rows) if table.groups is None else table.groups, test_groups)
     return table.rows(np.flatnonzero(~out)), table.rows(np.flatnonzero(out))
