@@ -98,7 +98,10 @@ def em(
     States of hidden Markov models often have few rows, and these are alike: there the average is
     worth D + 2 rows of each state with D columns (3 for variances), a penalty that the objective
     has and that vanishes as rows grow (`vijax.update.shrinkage`). `update=vijax.update.kl()` is
-    plain maximum likelihood, without floor or penalty."""
+    plain maximum likelihood, without floor or penalty.
+
+    `fit.estimates[name].mean()` is the estimate; `fit.posterior[name]` is the conjugate law that
+    has it as its mode, and another mean."""
     choices["estimand"] = _estimand(choices, maximum_likelihood())
     prior = model.prior(dict(model.hyper)) if isinstance(model, Model) else {}
     shrinks = getattr(model, "shrinks", ())

@@ -78,7 +78,8 @@ class Fit(NamedTuple):
 
     @property
     def posterior(self) -> Product:
-        """q of the globals, by variable name."""
+        """q of the globals, by variable name. After `em` and `map`, which find points, its mean is
+        not the estimate: `fit.estimates` has that."""
         return self.state.posterior.plain()
 
     @property

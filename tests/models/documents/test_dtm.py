@@ -214,6 +214,7 @@ def test_slices_without_documents_of_training(moving):
     [
         (None, None, r"^times: expected a date or a number for each document, got none"),
         ([1, 2], None, r"^times: expected 3 times, one a document, got 2"),
+        ([True, False, True], None, r"^times: expected dates or numbers, got booleans"),
         ([1, None, 2], None, r"^times: expected a time for each document, got none in row 1"),
         ([1, np.nan, 2], None, r"^times: expected a time for each document, got none in row 1"),
         (["soon", "late", "x"], None, r"^times: expected numbers, or dates of one format, got"),

@@ -226,6 +226,7 @@ def test_a_rebuilt_model_is_the_same_and_a_pickled_fit_keeps_its_zeros():
         ([1, 0], None, r"starts: expected shape \(3,\), got shape \(2,\)"),
         (None, [[1, 1, 0], [0, 1, 1], [0, 0, 1]], "sum to one.*true in an array of booleans"),
         (None, [[0.5, 0.5, NAN], [NAN] * 3, [NAN] * 3], "sum to one, or to less where others"),
+        (None, [[NAN] * 3, [0.5, 0.4, 0.0], [NAN] * 3], r"got \[0.5 0.4 0. \] in row 1"),
         (None, [[0, 0, 0], [NAN] * 3, [NAN] * 3], "transitions: expected rows whose"),
         (None, [[-0.1, NAN, NAN], [NAN] * 3, [NAN] * 3], "probabilities from 0 to 1"),
         ("? 0", None, r"starts: expected shape \(3,\)"),

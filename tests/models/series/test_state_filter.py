@@ -118,3 +118,38 @@ def test_the_sticky_hdp_has_a_filter_and_mixtures_have_none():
         ValueError, match=r"row: expected one row of shape \(2,\), got shape \(7, 2"
     ):
         online.step(online.init(), rows)
+
+
+def labelled_filter():
+    labels = np.where(np.arange(7) % 2, np.nan, np.arange(7) % 3)
+    rows = np.column_stack([np.nan_to_num(Y), labels])[None]
+    emits = emission.with_labels(emission.diagonal_gaussian(3, 2))
+    return fitted("cavi", emits, (rows, DATA[1])).filter()
+
+
+@pytest.mark.parametrize("label", [3.0, -1.0, 0.5])
+def test_a_label_that_numbers_no_state_is_refused_or_not_a_number(label):
+    online = labelled_filter()
+    row = np.array([0.0, 0.0, label])
+    with pytest.raises(ValueError, match=r"from 0 to 2 in the last column, or NaN, got"):
+        online.step(online.init(), row)
+    states = scanned(online, [[0.0, 0.0, np.nan], row, [0.0, 0.0, 1.0]])
+    assert np.isnan(states.log_prob).tolist() == [False, True, True]
+    assert np.isnan(states.probs).all(axis=1).tolist() == [False, True, True]
+
+
+def test_infinite_cells_are_refused_and_cells_beside_missing_ones_are_told():
+    online = fitted("cavi").filter()
+    with pytest.raises(ValueError, match=r"row: expected finite numbers or NaN"):
+        online.step(online.init(), np.array([np.inf, 0.0]))
+    with pytest.warns(UserWarning, match=r"1 steps that lack only some count as not seen, and 1 c"):
+        state = online.step(online.init(), np.array([50.0, np.nan]))
+    assert state.log_density == 0
+
+
+def test_a_score_tells_of_cells_that_it_does_not_read():
+    rows = np.nan_to_num(Y)
+    rows[2, 0] = np.nan
+    fit = fitted("cavi")
+    with pytest.warns(UserWarning, match=r"1 of 14 cells are missing; 1 steps that lack only some"):
+        fit.score((rows[None], DATA[1]), key=jax.random.key(0))

@@ -11,6 +11,7 @@ import numpy as np
 from vijax import models
 from vijax.app.catalogue.parts import emissions
 from vijax.app.catalogue.parts.emissions import EmissionConfig
+from vijax.app.catalogue.parts.stays import stay_lengths
 from vijax.app.catalogue.parts.widened import deviations_of_rows
 from vijax.app.drawing.blocks import Block, Course, Heat, Strips, Table
 from vijax.app.drawing.cuts import first_note
@@ -81,7 +82,7 @@ def describe(run: FittedRun) -> list[Block]:
     size = run.settings.num_states
     share = np.bincount(paths[mask], minlength=size) / mask.sum()
     transition = np.asarray(run.point("transition"), float)
-    stay = 1 / np.maximum(1 - np.diag(transition), 1e-6)
+    stay = stay_lengths(transition)
     occupied = np.flatnonzero(share)
     states = [str(k) for k in occupied]
     leading = {"share": share, "steps at a time": stay}
@@ -212,7 +213,7 @@ def factorial_describe(run: FittedRun) -> list[Block]:
     blocks: list[Block] = []
     for m in range(settings.num_chains):
         rows = [f"chain {m + 1}, state {k}" for k in range(settings.num_states)]
-        stay = 1 / np.maximum(1 - np.diag(transition[m]), 1e-6)
+        stay = stay_lengths(transition[m])
         # A constant may move from chain to chain.
         centred = units.spread(contributions[m] - contributions[m].mean(axis=0))
         table = [

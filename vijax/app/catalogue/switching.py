@@ -8,6 +8,7 @@ import numpy as np
 
 from vijax import models
 from vijax.app.catalogue import hmm, state_space
+from vijax.app.catalogue.parts.stays import stay_lengths
 from vijax.app.drawing.blocks import Block, Heat, Table
 from vijax.app.rows.by_row import (
     SEQUENCES,
@@ -83,7 +84,7 @@ def motion_blocks(
         transition = np.asarray(run.point("transition"), float)
     else:
         transition = transition_shares(paths, run.settings.num_states)
-    stay = 1 / np.maximum(1 - np.diag(transition), 1e-6)
+    stay = stay_lengths(transition)
     states = [str(k) for k in range(len(stay))]
     table = []
     for k in range(len(stay)):

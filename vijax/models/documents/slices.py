@@ -141,6 +141,9 @@ def _cells(times: Any, argument: str) -> list[str]:
     require(values.ndim == 1, argument, "one axis", f"shape {values.shape}")
     if values.dtype.kind == "M":
         values = values.astype("datetime64[D]").astype(str)
+    is_boolean = values.dtype.kind == "b" or any(isinstance(value, bool) for value in values)
+    remedy = "Give the dates or numbers themselves."
+    require(not is_boolean, argument, "dates or numbers", "booleans", remedy)
     return [_text(value) for value in values.tolist()]
 
 

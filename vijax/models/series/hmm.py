@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import warnings
 from typing import Any
 
 import jax
@@ -42,6 +41,7 @@ from vijax.models.series.known_chain import (
     renumber,
     require_possible,
 )
+from vijax.models.series.missing_cells import observed_columns, reads_missing, warn_of_partial
 from vijax.models.series.sequences import (
     check_pair,
     check_values,
@@ -233,6 +233,7 @@ def _fill_cells(
 def _check(emission: Emission, data: PyTree, chain: KnownChain | None = None) -> None:
     y, mask = check_pair(data)
     check_values(np.isinf(y), y, mask, "finite numbers, or NaN for a step that was not seen")
+    warn_of_partial(emission, y[mask], "data")
     is_lacking = np.isnan(y).any(axis=-1)
     if emission.takes_missing:
         is_lacking = np.isnan(y).all(axis=-1)
@@ -245,33 +246,13 @@ def _check(emission: Emission, data: PyTree, chain: KnownChain | None = None) ->
         require_possible(chain, y[..., -1], mask)
 
 
-class MissingCellsWarning(UserWarning):
-    """Steps lack some of their cells, and count as not seen."""
-
-
 def _require_enough(emission: Emission, data: PyTree) -> None:
-    """Raises ValueError if no step, or no cell of a column, is observed. Warns of steps of which an
-    emission without a law of missing cells reads no cell."""
+    """Raises ValueError if no step, or no cell of a column, is observed."""
     y, mask = check_pair(data)
-    if emission.has_labels:
-        y = y[..., :-1]
-    rows = y[mask]
-    if (emission.unlabelled or emission).takes_missing:
-        require_cells(rows)
-        return
-    require_observations((y, mask))
-    is_missing = np.isnan(rows)
-    is_partial = is_missing.any(axis=1) & ~is_missing.all(axis=1)
-    if is_partial.any():
-        unread = int((~is_missing[is_partial]).sum())
-        warnings.warn(
-            f"data: {int(is_missing.sum()):,} of {rows.size:,} cells are missing; "
-            f"{int(is_partial.sum()):,} steps that lack only some count as not seen, and "
-            f"{unread:,} cells of theirs are not read. Make the emission by "
-            "vijax.models.emission.incomplete(emission), which reads them.",
-            MissingCellsWarning,
-            stacklevel=2,
-        )
+    if reads_missing(emission):
+        require_cells(observed_columns(emission, y[mask]))
+    else:
+        require_observations((observed_columns(emission, y), mask))
 
 
 def require_observations(data: PyTree) -> None:

@@ -149,7 +149,12 @@ def _probabilities(argument: str, value: Any, shape: tuple[int, ...]) -> np.ndar
         "Known values of a row sum to one, or to less where others are learnt: those are "
         "NaN (on the command line ?), and true in an array of booleans."
     )
-    require(bool(fits.all()), argument, "rows whose probabilities sum to one", values, remedy)
+    if not fits.all():
+        bad = tuple(int(i) for i in np.argwhere(~fits)[0])
+        actual = f"{values[bad]}"
+        if bad:
+            actual += f" in row {bad[0]}"
+        require(False, argument, "rows whose probabilities sum to one", actual, remedy)
     # A single probability that is left is known too.
     is_last = is_learnt & (is_learnt.sum(axis=-1, keepdims=True) == 1)
     return np.where(is_last, 1 - total[..., None], values)

@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.nn import logsumexp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from vijax.checks import require
 from vijax.contract.model import Estimates
 from vijax.models.emission import Emission
+from vijax.models.series.missing_cells import check_row
 from vijax.models.series.sequences import read_steps
 from vijax.tree import register
 
@@ -34,7 +36,8 @@ class FilterState(NamedTuple):
       next_probs: probabilities of the state of the next row, (K,).
       log_density: log p(last row | rows before it), 0 for a row of which nothing was seen; about
         -1e20 for a row with a known state that no path has there, after which the probabilities
-        say nothing.
+        say nothing; NaN, as all that follows, for a row that cannot be (inside of `jit`; else it
+        is an error).
       log_prob: log p(all rows so far).
       num_rows: number of rows so far.
     """
@@ -82,16 +85,24 @@ class StateFilter:
         Args:
           state: the state after the rows before.
           row: (D,). A row of NaN was not seen. Single cells may be NaN if the emission is
-            `vijax.models.emission.incomplete`; else such a row counts as not seen.
+            `vijax.models.emission.incomplete`; else such a row counts as not seen, with a warning.
+
+        Raises:
+          ValueError: another shape, or values that the emission cannot have. Inside of `jit`, where
+            values are not at hand, infinite cells and labels that number no state give NaN.
         """
         row = jnp.asarray(row, self.initial.dtype)
         shape = self.emission.example.shape
         require(row.shape == shape, "row", f"one row of shape {shape}", f"shape {row.shape}")
+        if not isinstance(row, jax.core.Tracer):
+            check_row(self.emission, np.asarray(row))
+        can_be = self._can_be(row)
         row, is_seen = read_steps(self.emission, row)
         fits = self.emission.log_predictive(self.components, row)
-        scores = jnp.log(state.next_probs) + jnp.where(is_seen, fits, 0.0)
+        fits = jnp.where(is_seen, fits, 0.0)
+        scores = jnp.log(state.next_probs) + jnp.where(can_be, fits, jnp.nan)
         # Rounding of probabilities is no density.
-        log_density = jnp.where(is_seen, logsumexp(scores), 0.0)
+        log_density = jnp.where(is_seen | ~can_be, logsumexp(scores), 0.0)
         probs = jax.nn.softmax(scores)
         return FilterState(
             probs,
@@ -100,3 +111,11 @@ class StateFilter:
             state.log_prob + log_density,
             state.num_rows + 1,
         )
+
+    def _can_be(self, row: Float[Array, " C"]) -> Bool[Array, ""]:
+        """False for a row with an infinite cell, or whose label is no number of a state."""
+        is_finite = ~jnp.isinf(row).any()
+        if not self.emission.has_labels:
+            return is_finite
+        is_state = (row[-1] == jnp.arange(len(self.initial), dtype=row.dtype)).any()
+        return is_finite & (is_state | jnp.isnan(row[-1]))
