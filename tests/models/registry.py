@@ -696,6 +696,7 @@ RESPONSES = {
     "cumulative": np.digitize(TABLE_Y, [0.5, 1.5]).astype(float),
     "categorical": np.digitize(TABLE_Y, [0.5, 1.5]).astype(float),
     "sratio": np.digitize(TABLE_Y, [0.5, 1.5]).astype(float),
+    "multinomial": np.minimum(TABLE_COUNTS, 5.0),
 }
 """A response that each law of `vi.glmm` allows."""
 FORMULAS = {
@@ -705,6 +706,7 @@ FORMULAS = {
     "beta_binomial": "p(y, trials) ~ x + (1 | g)",
     "zero_inflated_binomial": "p(y, trials) ~ x + (1 | g)",
     "sratio": "y ~ cs(x) + h + (1 | g)",
+    "multinomial": "c(trials, y) ~ x + (1 | g)",
 }
 
 

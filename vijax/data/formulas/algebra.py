@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from vijax.data.formulas.functions import CONTRASTS, PARTLY_KNOWN, RESPONSES
+from vijax.data.formulas.functions import CLASS_COUNTS, CONTRASTS, PARTLY_KNOWN, RESPONSES
 from vijax.data.formulas.syntax import Call, Column, Formula, Node, Number, Operation, Sign
 from vijax.data.formulas.tokens import refuse
 
@@ -117,7 +117,7 @@ class _Expansion:
         """A call that may be a factor of a term."""
         if node.function == "offset":
             raise self.refuse(node, "an offset as a term of its own", repr(str(node)))
-        if node.function in (*RESPONSES, *PARTLY_KNOWN) or node.function == "[]":
+        if node.function in (*RESPONSES, CLASS_COUNTS, *PARTLY_KNOWN) or node.function == "[]":
             expected = "terms to the right of ~"
             raise self.refuse(node, expected, repr(node.function), "It is for a response.")
         if node.function in CONTRASTS:

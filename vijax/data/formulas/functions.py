@@ -58,6 +58,8 @@ CONTRASTS = ("Treatment", "Sum", "Helmert", "Poly")
 """Codes of categories, within C(...)."""
 RESPONSES = ("p", "prop", "proportion")
 """Functions to the left of ~, of successes and trials."""
+CLASS_COUNTS = "c"
+"""The function to the left of ~ of counts by category."""
 PARTLY_KNOWN = ("se", "censored", "truncated")
 """Functions to the left of ~, of responses with errors of known size, censored or truncated
 ones."""

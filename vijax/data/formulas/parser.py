@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from vijax.data.formulas.functions import (
+    CLASS_COUNTS,
     COLUMN_MAKERS,
     COMPARISONS,
     PARTLY_KNOWN,
@@ -437,7 +438,7 @@ class _Reader:
             token.text in self.functions
             or token.text in SPELLINGS
             or token.text in COLUMN_MAKERS
-            or token.text in RESPONSES
+            or token.text in (*RESPONSES, CLASS_COUNTS)
             or token.text in PARTLY_KNOWN
         ):
             return token.text

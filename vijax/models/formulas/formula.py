@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 from vijax.checks import require
 from vijax.data.formulas.design_columns import DesignColumns, Functions, Matrix, learn
 from vijax.data.formulas.functions import (
+    CLASS_COUNTS,
     COLUMN_MAKERS,
     PARTLY_KNOWN,
     RESPONSES,
@@ -639,7 +640,8 @@ def check_functions(functions: Mapping[str, Any] | None) -> Functions:
     is_mapping = functions is None or isinstance(functions, Mapping)
     require(is_mapping, "functions", "functions by name: {'f': f}", type(functions).__name__)
     for name, function in (functions or {}).items():
-        is_listed = name in (*COLUMN_MAKERS, *RESPONSES, *PARTLY_KNOWN, *SPELLINGS)
+        listed = (*COLUMN_MAKERS, *RESPONSES, CLASS_COUNTS, *PARTLY_KNOWN, *SPELLINGS)
+        is_listed = name in listed
         is_free = isinstance(name, str) and name.isidentifier() and not is_listed
         require(is_free, "functions", "names that no listed function has", name)
         require(

@@ -71,7 +71,7 @@ NumberFamily = Literal[
 ClassFamily = Literal["categorical", "cumulative", "sratio"]
 SuccessFamily = Literal["bernoulli", "binomial", "beta_binomial", "zero_inflated_binomial"]
 """Laws of successes among trials."""
-Family = Literal[NumberFamily, SuccessFamily, ClassFamily]
+Family = Literal[NumberFamily, SuccessFamily, ClassFamily, "multinomial"]
 NODES = {0: 1, 1: 11, 2: 7, 3: 5}
 """Nodes a dimension of the quadrature, by the number of effects of a group. One node, Laplace's
 approximation, for more effects."""
@@ -107,16 +107,18 @@ def glmm(
         `I(x**2)`, functions of numbers `log(x)` or `np.log(x)`, and group effects `(x | g)`: an
         intercept and a slope of x for each g, correlated; independent with `(x || g)`; without an
         intercept `(0 + x | g)`; nested `(1 | g/h)`; of several factors. Successes among trials are
-        `p(successes, trials)`; known standard errors `se(y, s)`, or `se(y, s, sigma=True)` with a
-        sigma beside them; `censored(y, status)`, `truncated(y, lb, ub)`. One level of a column is
-        `h['b']`. Names with blanks and other letters stand between backquotes. The grammar is
-        closed (`vijax.data.formulas.parser`): what it does not have is an error, and no formula is
-        run as code. Means in `I(x - np.mean(x))` are those of the training rows.
+        `p(successes, trials)`, counts by category `c(y1, y2, y3)`; known standard errors
+        `se(y, s)`, or `se(y, s, sigma=True)` with a sigma beside them; `censored(y, status)`,
+        `truncated(y, lb, ub)`. One level of a column is `h['b']`. Names with blanks and other
+        letters stand between backquotes. The grammar is closed (`vijax.data.formulas.parser`): what
+        it does not have is an error, and no formula is run as code. Means in `I(x - np.mean(x))`
+        are those of the training rows.
       table: columns by name (a dict, a table of pandas, polars or pyarrow), or the path of a file.
       family: law of the response. None follows it: "gaussian" for numbers, "bernoulli" for text of
         two kinds and for True and False, "categorical" for text of more kinds, "binomial" for
-        successes among trials. Links are the identity for "gaussian" and "t", the logit for
-        "bernoulli", "binomial" and "beta", the logarithm for the others. "zero_inflated_..." counts
+        successes among trials, "multinomial" for counts by category. Links are the identity for
+        "gaussian" and "t", the logit for "bernoulli", "binomial" and "beta", the logarithm for the
+        others. "zero_inflated_..." counts
         with probability psi and is zero otherwise; "hurdle_..." is not zero with probability psi.
         "cumulative" is for ordered categories (numbers, an ordered column of pandas, text with
         `order`): logit P(y <= k) = threshold[k] - eta, without an intercept. "sratio" is for those
@@ -126,7 +128,8 @@ def glmm(
         direction. "asymmetriclaplace" has a quantile as its predictor, that of `quantile`.
         "categorical" is for categories without an order: log P(y = k) / P(y = base) is a predictor
         of its own for each k, with coefficients and effects of groups "x[k]", "1|g_sigma[k]";
-        effects of different k are independent.
+        effects of different k are independent. "multinomial" is the same law of counts by
+        category, c(y1, y2, y3): predictions are their shares.
       priors: priors in place of the weakly informative ones, `model.priors` (those of Bambi's rule,
         but wider for successes, zeros and ones), by name: {"x": ("normal", 0, 1), "1|g_sigma":
         ("half_normal", 2), "corr|g": ("lkj", 2)}. The priors of the intercept and of thresholds
@@ -140,8 +143,8 @@ def glmm(
         for one, two or three effects of one factor, down to 3 where groups have 100 rows, else 1,
         which is Laplace's approximation. Not used for "gaussian" with effects in the mean alone and
         responses that are not cut, whose integrals are exact.
-      base: the category with which "categorical" compares the others; None takes the first, as
-        numbers, letters or a column of pandas have them in order.
+      base: the category with which "categorical" and "multinomial" compare the others; None takes
+        the first, as numbers, letters or a column of pandas have them in order, or as c(...) has.
       functions: your own functions by name, which the formula may then call: arrays (N,) in, an
         array (N,) out. They are passed here only, never in a file.
       missing: "refuse" refuses rows that lack a cell of the formula or a weight; "drop" leaves them
@@ -243,7 +246,12 @@ def _glmm(
     if precisions is not None:
         row_precisions = read_precisions(precisions, typed)[row_weights > 0]
     typed, weights = with_positive_weight(typed, row_weights)
-    require(base is None or law.is_named, "base", 'None, but for family "categorical"', repr(base))
+    require(
+        base is None or law.is_named,
+        "base",
+        'None, but for family "categorical" or "multinomial"',
+        repr(base),
+    )
     expected = 'None, but for family "cumulative" or "sratio"'
     require(order is None or law.is_ordered, "order", expected, order)
     design = reader.read(

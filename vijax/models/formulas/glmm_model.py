@@ -536,7 +536,7 @@ class Glmm(Answers, Model):
         rows = self._rows(table)
         eta = self.row_predictors(draws, rows, key_new)
         shared = {"trials": trials, **facts}
-        by_draw = {"y": np.broadcast_to(y, (len(eta), len(y)))}
+        by_draw = {"y": np.broadcast_to(y, (len(eta), *y.shape))}
         if self.law.is_location_scale:  # the residual keeps its digits where y is large
             main = self.density_form.split_predictors(eta, np)[0]
             eta = self._drop_location(eta)

@@ -11,7 +11,14 @@ from jaxtyping import Float
 
 from vijax.checks import require
 from vijax.data.formulas.design_columns import Functions
-from vijax.data.formulas.functions import COMPARISONS, RESPONSES, Reading, evaluate, find_columns
+from vijax.data.formulas.functions import (
+    CLASS_COUNTS,
+    COMPARISONS,
+    RESPONSES,
+    Reading,
+    evaluate,
+    find_columns,
+)
 from vijax.data.formulas.syntax import Call, Column, Formula, Node, Number, Operation, Text
 from vijax.data.formulas.tokens import refuse
 from vijax.data.schema.labels import Levels, are_numbers
@@ -24,9 +31,9 @@ from vijax.models.formulas.observation import (
     read_observation,
 )
 
-ResponseKind = Literal["numbers", "trials", "level", "categories"]
-"""numbers: the values themselves; trials: successes among trials; level: 1 where a column has the
-level, else 0; categories: numbers of the categories."""
+ResponseKind = Literal["numbers", "trials", "level", "categories", "counts"]
+"""numbers: the values themselves; trials: successes among trials; counts: those of each category;
+level: 1 where a column has the level, else 0; categories: numbers of the categories."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -91,12 +98,17 @@ class Response:
         """The columns that it reads."""
         return tuple(find_columns(self.node))
 
-    def values(self, table: TypedTable) -> tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]:
-        """The response of rows and their numbers of trials."""
+    def values(
+        self, table: TypedTable
+    ) -> tuple[Float[np.ndarray, " N *K"], Float[np.ndarray, " N"]]:
+        """The response of rows and their numbers of trials; counts are those of each category."""
         reading = self._reading(table)
         ones = np.ones(len(table))
         if self.kind == "trials":
             return _successes(self.node, reading)
+        if self.kind == "counts":
+            counts = _read_counts(self.node, self.categories, reading)
+            return counts, counts.sum(1)
         if self.kind == "numbers":
             return evaluate(self.value, reading), ones
         column = _find_column(self.node)
@@ -160,6 +172,10 @@ def read_response(
     if observation is not None:
         check_law(formula, observation, law)
         return make("numbers")
+    has_counts = isinstance(node, Call) and node.function == CLASS_COUNTS
+    if law.has_counts or has_counts:
+        categories = _counted_categories(formula, node, law, base)
+        return make("counts", None, "", categories)
     if law.is_ordered:
         return make("categories", *_ordered_categories(formula, node, table, order))
     if law.categories:
@@ -210,6 +226,8 @@ def family_of_response(formula: Formula, table: TypedTable) -> str:
         return "gaussian"
     if isinstance(node, Call) and node.function in RESPONSES:
         return "binomial"
+    if isinstance(node, Call) and node.function == CLASS_COUNTS:
+        return "multinomial"
     if isinstance(node, Call) and node.function == "[]":
         return "bernoulli"
     if isinstance(node, Call) and node.function == "I" and len(node.arguments) == 1:
@@ -351,6 +369,51 @@ def _categories(
     require(code >= 0, "base", f"a category of {node.name}: {list(levels.names)}", repr(base))
     first = levels.names[code]
     return levels, "", (first, *(level for level in levels.names if level != first))
+
+
+def _counted_categories(
+    formula: Formula, node: Node, law: Law, base: str | None
+) -> tuple[str, ...]:
+    """The columns of c(y1, y2, ...), the base first."""
+    argument, text = formula.argument, formula.text
+    if not isinstance(node, Call) or node.function != CLASS_COUNTS:
+        expected = 'counts by category, c(y1, y2, y3), for "multinomial"'
+        remedy = 'Or family="categorical", for a column of one category in each row.'
+        raise refuse(argument, text, node.span, expected, repr(str(node)), remedy)
+    if not law.has_counts:
+        expected = 'family="multinomial", for counts by category'
+        raise refuse(argument, text, node.span, expected, repr(law.name), "Or leave family= out.")
+    names = [part.name for part in node.arguments if isinstance(part, Column)]
+    is_complete = len(names) == len(node.arguments) and not node.named
+    if not is_complete or len(names) < 2 or len(set(names)) < len(names):
+        expected = "c(y1, y2, ...), two different columns or more"
+        raise refuse(argument, text, node.span, expected, repr(str(node)))
+    if base is None:
+        return tuple(names)
+    require(base in names, "base", f"one of the columns {names}", repr(base))
+    return (base, *(name for name in names if name != base))
+
+
+def _read_counts(
+    node: Node, categories: tuple[str, ...], reading: Reading
+) -> Float[np.ndarray, "N K"]:
+    """The counts of each category; ValueError for others, and for rows without any."""
+    assert isinstance(node, Call)
+    columns = {str(part): (part, evaluate(part, reading)) for part in node.arguments}
+    for part, counts in columns.values():
+        bad = np.flatnonzero((counts < 0) | (counts % 1 != 0))
+        if len(bad):
+            row = reading.table.row_name(int(bad[0]))
+            actual = f"{counts[bad[0]]:g} in {row} ({len(bad)} such)"
+            raise reading.refuse(part, f"counts 0, 1, 2, ... in {part}", actual)
+    by_name = {part.name: counts for part, counts in columns.values() if isinstance(part, Column)}
+    table = np.stack([by_name[name] for name in categories], 1)
+    empty = np.flatnonzero(table.sum(1) == 0)
+    if len(empty):
+        actual = f"none in {reading.table.row_name(int(empty[0]))} ({len(empty)} such)"
+        remedy = "Rows of zeros say nothing of the shares: leave them out."
+        raise reading.refuse(node, "a count or more in each row", actual, remedy)
+    return table
 
 
 def _successes(node: Node, reading: Reading) -> tuple[np.ndarray, np.ndarray]:

@@ -169,7 +169,7 @@ def weak_priors(design: Design, law: Law, weights: Float[np.ndarray, " N"]) -> d
     )
     priors: dict[str, Prior] = {}
     levels = design.against or (None,)
-    is_binary = law.takes_trials or law.name == "bernoulli"
+    is_binary = (law.takes_trials and not law.is_named) or law.name == "bernoulli"
     for i, label in enumerate(main):
         sd = slopes.get(label, intercept)
         if is_binary:  # on a scale of probabilities the data say nothing of the unit

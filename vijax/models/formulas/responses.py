@@ -65,6 +65,8 @@ def responses(
             u = effects[term.name] / jnp.asarray(form.effect_units(i), eta.dtype)
             u = form.effects_per_predictor(u[layout["rows"][f"group{i}"]], i)
             eta = eta + jnp.einsum("nd,ndc->nc", layout["rows"][f"z{i}"], u).reshape(eta.shape)
+        if law.is_named:  # one predictor, of two categories, has an axis too
+            eta = eta.reshape(len(eta), form.predictors)
         y = draw_response(form, form.aux(values), layout["rows"], key_data, eta)
         if base is None:
             return y

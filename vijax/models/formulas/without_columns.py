@@ -218,7 +218,7 @@ def _first_levels(law: Law, rows: KnownRows, categories: int) -> np.ndarray:
     """The predictor at the mean of the response; that of each category but the base; for ordered
     categories the lowest cutpoint, and the logarithms of the gaps."""
     if law.categories:
-        counts = np.bincount(rows.y.astype(int), rows.weights, categories) + LEAST_COUNT
+        counts = law.count_categories(rows.y, rows.weights, categories) + LEAST_COUNT
         if law.is_named:
             return np.log(counts[1:] / counts[0])
         if law.has_steps:

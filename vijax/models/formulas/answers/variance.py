@@ -30,7 +30,7 @@ from vijax.models.formulas.laws.law import add_row_axis
 
 LOGISTIC = math.pi**2 / 3
 """The variance of the logistic law."""
-LOGIT_LAWS = ("bernoulli", "binomial", "cumulative", "categorical")
+LOGIT_LAWS = ("bernoulli", "binomial", "cumulative", "categorical", "multinomial")
 NOT_ON_LINK = (
     "R2 marginal and conditional, and ICC, are not defined for this law, or with formulas of its "
     "parameters."

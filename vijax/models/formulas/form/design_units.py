@@ -23,13 +23,15 @@ def design_units(
     depend on others."""
     x = design.rows.x - law.is_ordered * mean_and_spread(design.rows.x, weights)[0]
     copies = len(design.against) or 1
-    spread = float(mean_and_spread(design.y, weights)[1]) or 1.0
     slots = np.array(design.slots, int)
     offsets = design.rows.offset.reshape(len(x), -1)
     targets = _targets(design, law, design.main_offset, weights)
     spreads = np.array([find_spread(priors[label]) for label in design.coefficients[::copies]])
     root_weight = math.sqrt(weights.sum())
-    unit = spread if law.is_location_scale else 1.0
+    spread = 1.0
+    if law.is_location_scale:
+        spread = float(mean_and_spread(design.y, weights)[1]) or 1.0
+    unit = spread
     little = 1e-3 * root_weight * unit / spreads
     main = design.is_main
     location, root = _least_squares(x[:, main], targets, weights, little[main])

@@ -52,6 +52,30 @@ def categorical(aux: Aux, trials: Any) -> Likelihood:
     return Likelihood(log_prob, "categorical", sample=sample)
 
 
+def multinomial(aux: Aux, trials: Any) -> Likelihood:
+    """Counts by category, (K,), with the probabilities of `categorical`."""
+
+    def log_prob(y: Float[Array, " K"], z: Float[Array, " C"]) -> Array:
+        predictors = list(z.reshape(-1))
+        log_total = log_sum_exp_classes([jnp.zeros_like(predictors[0]), *predictors])
+        log_ways = log_gamma(jnp.sum(y) + 1.0) - jnp.sum(log_gamma(y + 1.0))
+        return y[1:] @ z.reshape(-1) - jnp.sum(y) * log_total + log_ways
+
+    def sample(key: PRNGKeyArray, z: Float[Array, "*rows C"]) -> Float[Array, "*rows K"]:
+        p = jax.nn.softmax(jnp.concatenate([jnp.zeros((*z.shape[:-1], 1), z.dtype), z], -1))
+        shares = p / jnp.flip(jnp.cumsum(jnp.flip(p, -1), -1), -1)  # of the remainder
+        remainder = jnp.broadcast_to(jnp.asarray(trials, z.dtype), z.shape[:-1])
+        counts = []
+        for k, category_key in enumerate(jax.random.split(key, z.shape[-1])):
+            counts.append(
+                jax.random.binomial(category_key, remainder, shares[..., k]).astype(z.dtype)
+            )
+            remainder = remainder - counts[-1]
+        return jnp.stack([*counts, remainder], -1)
+
+    return Likelihood(log_prob, "multinomial", sample=sample)
+
+
 def ordered_probabilities(aux: Aux, eta: Any) -> Any:
     """Probabilities of ordered categories."""
     below = expit(aux["threshold"] - eta[..., None])

@@ -78,6 +78,11 @@ class Law:
         return self.categories == "named"
 
     @property
+    def has_counts(self) -> bool:
+        """True for counts by category, of which a row has a number for each."""
+        return self.name == "multinomial"
+
+    @property
     def is_count(self) -> bool:
         """True for laws of counts."""
         return self.expected.startswith("counts")
@@ -165,12 +170,20 @@ class Law:
             return expit(eta)
         return eta
 
+    def count_categories(
+        self, y: np.ndarray, weights: np.ndarray, least: int = 0
+    ) -> Float[np.ndarray, " K"]:
+        """The weighted number of each category; `least` is the least number of categories."""
+        if self.has_counts:
+            return weights @ y
+        return np.bincount(y.astype(int), weights, least)
+
     def predictor_at_mean(
         self, y: np.ndarray, trials: np.ndarray, weights: np.ndarray
     ) -> float | np.ndarray:
         """The predictor whose mean is the mean of the weighted data, a little inside its range."""
         if self.is_named:
-            logs = np.log(np.bincount(y.astype(int), weights) + 0.5)
+            logs = np.log(self.count_categories(y, weights) + 0.5)
             return logs[1:] - logs[0]
         if self.is_circular:
             return float(np.clip(np.tan(0.5 * mean_direction(y, weights)), -WIDEST, WIDEST))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy import optimize
 
 from vijax.checks import require
@@ -134,7 +134,7 @@ def _conditions(
     if design.against:
         names = [name_at_level(label, level) for label in labels for level in levels]
         places = [i for i, name in enumerate(names) if name in is_flat]
-        cone = _named_conditions(x, y.astype(int), len(levels))
+        cone = _named_conditions(x, _seen_categories(law, y, len(levels) + 1))
         return [names[i] for i in places], cone[:, places]
     names = [label for label in labels if label in is_flat]
     x = x[:, wanted]
@@ -171,12 +171,13 @@ def _free_sides(
 
 
 def _named_conditions(
-    x: Float[np.ndarray, "N q"], y: np.ndarray, others: int
+    x: Float[np.ndarray, "N q"], is_seen: Bool[np.ndarray, "N K"]
 ) -> Float[np.ndarray, "C q*others"]:
-    """x d_y >= x d_k for each other category k, d = 0 of the base."""
+    """x d_y >= x d_k for the categories y of a row and each other category k, d = 0 of the base."""
     parts = []
+    others = is_seen.shape[1] - 1
     for category in range(others + 1):
-        category_rows = x[y == category]
+        category_rows = x[is_seen[:, category]]
         for rival in range(others + 1):
             if rival == category:
                 continue
@@ -187,6 +188,13 @@ def _named_conditions(
                 block[:, :, rival - 1] -= category_rows
             parts.append(block.reshape(len(category_rows), x.shape[1] * others))
     return np.concatenate(parts)
+
+
+def _seen_categories(law: Law, y: np.ndarray, number: int) -> Bool[np.ndarray, "N K"]:
+    """True for the categories that a row has."""
+    if law.has_counts:
+        return y > 0
+    return y.astype(int)[:, None] == np.arange(number)
 
 
 def _ordered_conditions(
@@ -267,7 +275,8 @@ def _bounded_groups(
     y, size = design.y, int(groups.max()) + 1
     counts = (weights > 0) & (z != 0)
     if law.is_named:
-        pairs = np.unique(np.stack([groups[counts], y[counts].astype(int)], 1), axis=0)
+        rows, categories = np.nonzero(_seen_categories(law, y[counts], len(design.levels)))
+        pairs = np.unique(np.stack([groups[counts][rows], categories], 1), axis=0)
         return int(np.sum(np.bincount(pairs[:, 0], minlength=size) > 1))
     rises, falls = _free_sides(law, y, design.trials, design.facts, np.arange(len(y)))
     if law.is_ordered:
