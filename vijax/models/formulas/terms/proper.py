@@ -172,21 +172,21 @@ def _free_sides(
 
 def _named_conditions(
     x: Float[np.ndarray, "N q"], is_seen: Bool[np.ndarray, "N K"]
-) -> Float[np.ndarray, "C q*others"]:
+) -> Float[np.ndarray, "C coefficients"]:
     """x d_y >= x d_k for the categories y of a row and each other category k, d = 0 of the base."""
     parts = []
-    others = is_seen.shape[1] - 1
-    for category in range(others + 1):
+    number = is_seen.shape[1] - 1
+    for category in range(number + 1):
         category_rows = x[is_seen[:, category]]
-        for rival in range(others + 1):
+        for rival in range(number + 1):
             if rival == category:
                 continue
-            block = np.zeros((len(category_rows), x.shape[1], others))
+            block = np.zeros((len(category_rows), x.shape[1], number))
             if category:
                 block[:, :, category - 1] += category_rows
             if rival:
                 block[:, :, rival - 1] -= category_rows
-            parts.append(block.reshape(len(category_rows), x.shape[1] * others))
+            parts.append(block.reshape(len(category_rows), x.shape[1] * number))
     return np.concatenate(parts)
 
 
