@@ -31,7 +31,7 @@ def run(folder, *arguments):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "sections", [["limits", "steps"], ["limits", "fits"], ["limits", "words", "topics"],
-                 ["limits", "draws"], ["limits", "models"], ["limits", "peers"]]
+                 ["limits", "draws"], ["limits", "models"], ["limits", "peers"], ["limits", "auto"]]
 )  # fmt: skip
 def test_each_section_has_figures(sections, tmp_path):
     _, figures = run(tmp_path, *sections)
@@ -45,6 +45,9 @@ def test_each_section_has_figures(sections, tmp_path):
         if "limit_ms" in line:
             assert line["limit_ms"] > 0
             assert line["documents_a_s"] == pytest.approx(1e3 * 64 / line["ms"])
+        if line["section"] in ("peers", "auto") and "failed" not in line:
+            assert line.get("limit_us", line.get("limit_s")) > 0
+            assert line.get("us_a_step", line.get("s")) > 0
     assert len((tmp_path / "figures.md").read_text().splitlines()) == len(figures)
     assert any((tmp_path / "cache").iterdir())
 
@@ -82,3 +85,24 @@ def test_limits_are_those_of_bytes_or_of_operations(tmp_path):
     section = gpu.Run("steps", tmp_path, True, 60)
     assert gpu.limit_s(section, 5000.0) == 5.0
     assert gpu.limit_s(section, 5000.0, 100.0) == 10.0
+
+
+def test_limits_of_peers_by_hand():
+    """784 -> 400 -> 100 and 50 -> 400 -> 784: 687,200 weights; of ten rows of 100 columns the bytes
+    of two readings."""
+    gpu = module()
+    weights = 784 * 400 + 400 * 100 + 50 * 400 + 400 * 784
+    assert gpu.autoencoder_work(10) == (4 * (7840 + 7 * weights), 60 * weights)
+    assert gpu.regression_work(10) == (8000, 4000)
+
+
+def test_the_limit_of_topics_by_hand():
+    """Five pairs of a document and a word, three topics of seven words, each pair read four times."""
+    gpu = module()
+    words = [[0, 1], [2, 0]]
+    docs = [
+        gpu.vi.Documents(words, counts, [1.0, 1.0], 3)
+        for counts in ([[1.0, 2.0], [1.0, 0.0]], [[1.0, 0.0], [3.0, 0.0]])
+    ]
+    batch = gpu.vi.Minibatch(tuple(docs), 4.0)
+    assert gpu.topic_bytes(batch, 3, 7, 4.0) == 4 * 3 * (4 * 5 + gpu.PASSES * 7)
