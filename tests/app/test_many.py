@@ -90,6 +90,7 @@ def test_columns_that_are_no_samples_are_told(files, capsys):
         (["--out", "o", "--by", "sample", "--level", "5"], "level: expected a probability"),
         (["--out", "o", "--by", "sample", "--family", "categorical"], "family: expected one of"),
         (["--out", "o", "--by", "sample", "--weights", "sample"], "weights: expected numbers"),
+        (["--out", "o", "--by", "sample", "--precisions", "sample"], "precisions: expected num"),
     ],
 )
 def test_wrong_requests_are_told(files, capsys, options, said):

@@ -135,6 +135,53 @@ def test_a_row_of_weight_two_is_two_rows(gaps):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("family", ["gaussian", "t"])
+def test_precisions_are_those_of_a_regression_of_its_own(gaps, tmp_path: pathlib.Path, family):
+    """Of each response, saved too, and beside rows of weight zero."""
+    table = {**TABLE, "w": 0.3 + np.arange(48) % 5}
+    options = {"key": KEY, "family": family, "weights": np.where(np.arange(48) == 5, 0.0, 1.0)}
+    fits = vi.glmm.many("~ x + h", table, gaps, precisions="w", **options)
+    plain = vi.glmm.many("~ x + h", table, gaps, **options)
+    given = vi.glmm.many("~ x + h", TABLE, gaps, precisions=table["w"], **options)
+    np.testing.assert_allclose(given.mean, fits.mean, rtol=1e-9)
+    assert np.abs((plain.mean - fits.mean) / fits.sd).max() > 0.2
+    place = fits.names.index("x")
+    for r, name in enumerate(fits.responses[:2]):
+        seen = ~np.isnan(gaps[:, r]) & (options["weights"] > 0)
+        rows = {column: values[seen] for column, values in table.items()} | {"y": gaps[seen, r]}
+        single = vi.glmm("y ~ x + h", rows, family, precisions="w")
+        alone = vi.auto(single, key=KEY)
+        draws = single.draws(alone, KEY, 4000).named["x"]
+        np.testing.assert_allclose(fits.mean[r, place], draws.mean(), atol=0.15 * draws.std())
+        np.testing.assert_allclose(fits.sd[r, place], draws.std(), rtol=0.1)
+        if family == "gaussian":
+            x = np.c_[np.ones(seen.sum()), rows["x"], rows["h"] == np.unique(TABLE["h"])[1]]
+            curvature = x.T @ (rows["w"][:, None] * x)
+            least = np.linalg.solve(curvature, x.T @ (rows["w"] * rows["y"]))
+            assert abs(fits.mean[r, place] - least[1]) < 0.15 * fits.sd[r, place]
+        own = fits.model(name)
+        np.testing.assert_array_equal(own.design.facts["precision"], rows["w"])
+    fits.save(tmp_path / "fits.npz")
+    loaded = vi.glmm.many.load(tmp_path / "fits.npz", table, gaps)
+    np.testing.assert_array_equal(loaded.precisions, table["w"])
+    first, second = (one.model(fits.responses[1]) for one in (fits, loaded))
+    assert second.design.precisions == "w"
+    np.testing.assert_array_equal(first.design.facts["precision"], second.design.facts["precision"])
+
+
+def test_precisions_that_cannot_be_are_refused(gaps):
+    refused = [
+        ({"precisions": np.zeros(48)}, ("precisions:", "0", "weights=")),
+        ({"precisions": "nothing"}, ("precisions:", "'nothing'")),
+        ({"precisions": np.ones(3)}, ("precisions:", "48", "(3,)")),
+        ({"precisions": np.ones(48), "family": "gamma"}, ("precisions:", "'gamma'")),
+    ]
+    for options, names in refused:
+        with pytest.raises(ValueError, match=naming(*names)):
+            vi.glmm.many("~ x", TABLE, np.abs(gaps) + 0.1, key=KEY, **options)
+
+
+@pytest.mark.slow
 def test_a_row_of_weight_zero_is_as_one_that_is_not_there(gaps, tmp_path: pathlib.Path):
     """It has a level and a group of its own, and its x would move the mean of `scale(x)`."""
     table = {name: values.astype(object) for name, values in TABLE.items()}
@@ -380,7 +427,7 @@ def test_a_file_that_was_cut_is_refused(saved, tmp_path: pathlib.Path, name):
 
 
 @pytest.mark.parametrize(
-    "change", [b"", b"{", b'{"format": "vijax many 2"}', b'{"format": "vijax many 3"}', b"[1]"]
+    "change", [b"", b"{", b'{"format": "vijax many 2"}', b'{"format": "vijax many 4"}', b"[1]"]
 )
 def test_a_file_of_another_version_is_refused(saved, tmp_path: pathlib.Path, change):
     with np.load(saved) as arrays:

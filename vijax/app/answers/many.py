@@ -47,6 +47,7 @@ class ManyRequest(NamedTuple):
     quantile: float | None = None
     missing: Literal["refuse", "drop"] = "refuse"
     missing_words: tuple[str, ...] | None = None
+    precisions: str | None = None
 
     @property
     def dialect(self) -> Dialect:
@@ -79,6 +80,7 @@ def fit_many(
         weights=request.weights,
         quantile=request.quantile,
         missing=request.missing,
+        precisions=request.precisions,
     )
     coefficients = list(task.design.coefficients)
     unknown = [name for name in of if name not in coefficients]
@@ -115,8 +117,7 @@ def _read_samples(path: str, request: ManyRequest, say: Say) -> TypedTable:
     parsed = parse(request.formula)
     roles = column_roles(parsed)
     numbers = [name for name in roles.numbers if name not in roles.labels and name != request.by]
-    if request.weights is not None:
-        numbers.append(request.weights)
+    numbers += filter(None, (request.weights, request.precisions))
     notes = Notes()
     read = functools.partial(read_columns, path, dialect=request.dialect, notes=notes)
     table = table_of_file(read, AllBut(tuple(numbers)), roles.numbers)
@@ -130,7 +131,7 @@ def _read_samples(path: str, request: ManyRequest, say: Say) -> TypedTable:
     is_number = lambda column: column.kind == "number" and not len(column.not_numbers())
     _say_codes({name: x.numbers() for name, x in columns.items() if is_number(x)}, say)
     if request.missing == "refuse":
-        names = [*named_columns(parsed, with_response=False), request.weights]
+        names = [*named_columns(parsed, with_response=False), request.weights, request.precisions]
         _check_whole(path, table, [name for name in names if name is not None])
     return table
 

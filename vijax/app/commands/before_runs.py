@@ -29,6 +29,7 @@ def many(
     quantile: float | None = None,
     missing: Literal["refuse", "drop"] = "refuse",
     missing_words: tuple[str, ...] | None = None,
+    precisions: str | None = None,
 ) -> int:
     """Fits many responses (genes, taxa, voxels) to one design, side by side, and tells how many
     signs of a coefficient are sure, with the number of responses in mind.
@@ -51,6 +52,7 @@ def many(
       missing: samples that lack a cell of the formula, or a weight: refuse, or drop.
       missing_words: words and numbers for a missing cell in both files, as data.missing_words:
         --missing-words=-999 NA.
+      precisions: column of precisions w: the variance of a row is sigma^2 / w.
     """
     from vijax.app.answers.many import ManyRequest, fit_many
     from vijax.app.settings.typed_toml import check_seed
@@ -68,6 +70,7 @@ def many(
         quantile=quantile,
         missing=missing,
         missing_words=missing_words,
+        precisions=precisions,
     )
     text, is_usable = fit_many(data, request, out, of, rate, say_to_stderr)
     print(printable(text))

@@ -24,12 +24,22 @@ MOST_ROWS = 20
 """Rows of a printed table."""
 FEWEST = 100.0
 """Effective draws that a fit needs."""
-FORMAT = "vijax many 3"
+FORMAT = "vijax many 4"
 OF_RESPONSES = Estimates._fields
+OF_ROWS = ("weights", "precisions")
 """Arrays of fits, by response."""
 TEXTS = ("responses", "names", "coefficients", "obstacles")
 """Texts of fits."""
-SETTINGS = ("formula", "family", "quantile", "priors", "nodes", "left_out", "marks")
+SETTINGS = (
+    "formula",
+    "family",
+    "quantile",
+    "priors",
+    "nodes",
+    "left_out",
+    "marks",
+    "precision_column",
+)
 """Other fields that a file has."""
 
 
@@ -167,6 +177,8 @@ class ManyFits:
       obstacles: why a response was not fitted, (R,); "" where it was.
       level: probability of the intervals.
       weights: weights of the rows of training, (N,).
+      precisions: precisions of these rows; none, (0,), without them.
+      precision_column: their column; None for an array, or without them.
       integrals: a sentence on what is approximate in the integrals over groups; "" if nothing is.
       make_model: the name of a response -> its model; None for fits of a file.
       read_columns: rows -> the columns of coefficients and offsets; None for fits of a file without
@@ -205,6 +217,8 @@ class ManyFits:
     nodes: int | None = None
     left_out: str = ""
     marks: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    precisions: Float[np.ndarray, " N"] = dataclasses.field(default_factory=lambda: np.zeros(0))
+    precision_column: str | None = None
 
     def __len__(self) -> int:
         return len(self.responses)
@@ -352,7 +366,7 @@ class ManyFits:
         about = {"format": FORMAT, "level": self.level, "integrals": self.integrals}
         about |= {name: getattr(self, name) for name in SETTINGS}
         texts = {name: np.array(getattr(self, name), str) for name in TEXTS}
-        arrays = {name: getattr(self, name) for name in (*OF_RESPONSES, "weights")}
+        arrays = {name: getattr(self, name) for name in (*OF_RESPONSES, *OF_ROWS)}
         path = Path(path)
         require(path.suffix == ".npz", "path", "a name that ends with .npz", str(path))
         write_arrays(path, {"about": np.array(json.dumps(about, default=int)), **texts, **arrays})

@@ -14,6 +14,7 @@ from vijax.automatic.many.fits import ManyFits
 from vijax.automatic.many.marks import are_equal, differing_columns, mark_numbers
 from vijax.automatic.many.regressions import (
     Request,
+    RowNumbers,
     Task,
     column_reader,
     fit_task,
@@ -34,7 +35,8 @@ def load(path: str | Path, table: Any = None, responses: Any = None) -> ManyFits
 
     Args:
       path: the file.
-      table: the table of training, for `predictors` of other rows. Its weights are in the file.
+      table: the table of training, for `predictors` of other rows. Its weights and
+        precisions are in the file.
       responses: the responses of training, for `model` of one of them; with the table.
 
     Raises:
@@ -56,7 +58,11 @@ def load(path: str | Path, table: Any = None, responses: Any = None) -> ManyFits
     require(not changed_columns, "table", "the table of training", actual, remedy)
     law = find_law(fits.family, fits.quantile)
     request = Request(fits.formula, law, fits.priors, fits.nodes)
-    shared = read_shared_rows(request, typed, fits.weights)
+    precisions = None
+    if fits.precisions.size:
+        precisions = fits.precisions
+    given = RowNumbers(fits.weights, precisions, fits.precision_column)
+    shared = read_shared_rows(request, typed, given)
     design = shared.design
     is_same = design.coefficients == fits.coefficients
     require(is_same, "table", f"one with {list(fits.coefficients)}", design.coefficients)

@@ -25,13 +25,13 @@ from vijax.models.formulas import formula as reader
 from vijax.models.formulas.form import Form, make_form
 from vijax.models.formulas.form.parts import Effects
 from vijax.models.formulas.formula import Design
-from vijax.models.formulas.glmm import NumberFamily, choose_nodes, model_of_design
+from vijax.models.formulas.glmm import NumberFamily, add_precisions, choose_nodes, model_of_design
 from vijax.models.formulas.glmm_model import Glmm
 from vijax.models.formulas.laws import Law, find_law
 from vijax.models.formulas.priors import merge_priors, weak_priors
 from vijax.models.formulas.rows_by_group import rows_in_units, to_data
 from vijax.models.formulas.terms.by_prior import OnlyPriorWarning
-from vijax.models.formulas.terms.complete_rows import find_complete_rows
+from vijax.models.formulas.terms.complete_rows import find_complete_rows, take_rows
 from vijax.models.formulas.terms.proper import find_fault
 from vijax.models.formulas.unmodelled import (
     check_errors,
@@ -40,7 +40,12 @@ from vijax.models.formulas.unmodelled import (
     check_size,
     check_sizes,
 )
-from vijax.models.formulas.weighted import check_alignment, read_weights, with_positive_weight
+from vijax.models.formulas.weighted import (
+    check_alignment,
+    read_precisions,
+    read_weights,
+    with_positive_weight,
+)
 from vijax.xla import keys
 from vijax.xla.precision import enable_x64
 
@@ -72,6 +77,20 @@ class Request(NamedTuple):
     nodes: int | None
 
 
+class RowNumbers(NamedTuple):
+    """Weights and precisions of rows, as the user gives them.
+
+    Attributes:
+      weights: a column, an array or None.
+      precisions: a column, an array or None.
+      column: the column from which an array of precisions came; None for an array of the user.
+    """
+
+    weights: Any = None
+    precisions: Any = None
+    column: str | None = None
+
+
 class SharedRows(NamedTuple):
     """The rows that all responses share. Rows are those of positive weight, N of them.
 
@@ -80,6 +99,7 @@ class SharedRows(NamedTuple):
       table: the table.
       weights: weights of the rows, those of missing cells not yet zero.
       all_weights: weights of all rows of the user's table.
+      all_precisions: precisions of all rows; none, (0,), without them.
       left_out: a sentence on rows that lack a cell of the formula; "" if there are none.
     """
 
@@ -87,6 +107,7 @@ class SharedRows(NamedTuple):
     table: TypedTable
     weights: Float[np.ndarray, " N"]
     all_weights: Float[np.ndarray, " rows"]
+    all_precisions: Float[np.ndarray, " rows"]
     left_out: str
 
 
@@ -133,6 +154,7 @@ def many(
     level: float = 0.9,
     quantile: float | None = None,
     missing: Missing = "refuse",
+    precisions: Any = None,
 ) -> ManyFits:
     """Fits of many responses to one design: genes, taxa, voxels.
 
@@ -155,8 +177,11 @@ def many(
       nodes: nodes a dimension of the quadrature over effects of a group, as in `vijax.glmm`.
       level: probability of the intervals.
       quantile: for "asymmetriclaplace", as in `vijax.glmm`.
-      missing: rows that lack a cell of the formula, or of the column of weights: "refuse" refuses
-        them; "drop" leaves them out, with a warning, and `fits.left_out` counts them by column.
+      missing: rows that lack a cell of the formula, or of the columns of weights and precisions:
+        "refuse" refuses them; "drop" leaves them out, with a warning, and `fits.left_out` counts
+        them by column.
+      precisions: a column, or an array, positive: a row of precision w has the variance sigma^2 /
+        w, in all responses. For "gaussian" and "t".
 
     Returns:
       `ManyFits`. `fits.table(name)` has one coefficient over all responses, with rates of false
@@ -185,6 +210,7 @@ def many(
         nodes=nodes,
         quantile=quantile,
         missing=missing,
+        precisions=precisions,
     )
     if task.shared.left_out:
         warnings.warn(f"table: {task.shared.left_out}", UserWarning, stacklevel=3)
@@ -203,11 +229,13 @@ def make_task(
     nodes: int | None = None,
     quantile: float | None = None,
     missing: Missing = "refuse",
+    precisions: Any = None,
 ) -> Task:
     """The responses and the rows that they share, read and checked, before a fit; see `many`."""
     check_alignment(weights, table)
+    check_alignment(precisions, table, "precisions")
     request = Request(formula, find_law(family, quantile), priors, nodes)
-    return read_task(request, table, responses, weights, missing)
+    return read_task(request, table, responses, RowNumbers(weights, precisions), missing)
 
 
 def fit_task(task: Task, key: PRNGKeyArray, level: float) -> ManyFits:
@@ -235,6 +263,8 @@ def fit_task(task: Task, key: PRNGKeyArray, level: float) -> ManyFits:
         level=float(level),
         integrals=_integrals_sentence(task),
         weights=task.shared.all_weights,
+        precisions=task.shared.all_precisions,
+        precision_column=task.design.precisions,
         priors=_plain_priors(request.priors),
         nodes=request.nodes,
         left_out=task.shared.left_out,
@@ -261,7 +291,7 @@ def _plain_priors(priors: Priors) -> Priors:
 
 
 def read_task(
-    request: Request, table: Any, responses: Any, weights: Any, missing: Missing = "refuse"
+    request: Request, table: Any, responses: Any, given: RowNumbers, missing: Missing = "refuse"
 ) -> Task:
     """The responses and the rows that they share; ValueError for what cannot be read."""
     formula = request.formula
@@ -270,32 +300,42 @@ def read_task(
     require(not has_response, "formula", "~ terms, without a response", repr(formula), remedy)
     typed = reader.read_table(formula, table)
     columns = read_responses(responses, table, len(typed))
-    shared = read_shared_rows(request, typed, weights, missing)
+    shared = read_shared_rows(request, typed, given, missing)
     values = columns.values[shared.all_weights > 0]
     return Task(request, shared, columns._replace(values=values))
 
 
 def read_shared_rows(
-    request: Request, table: TypedTable, weights: Any, missing: Missing = "refuse"
+    request: Request, table: TypedTable, given: RowNumbers, missing: Missing = "refuse"
 ) -> SharedRows:
     """The rows of a table that all responses share."""
-    if isinstance(weights, str):
-        table.column("weights", weights)
+    weights, precisions = given.weights, given.precisions
+    for argument, column in (("weights", weights), ("precisions", precisions)):
+        if isinstance(column, str):
+            table.column(argument, column)
     left_out = ""
-    if missing == "refuse":
-        all_weights = read_weights(weights, table)
-    else:
-        complete = find_complete_rows((request.formula,), table, weights, None)
-        all_weights = np.zeros(len(table))
-        all_weights[complete.places] = read_weights(complete.weights, complete.table)
+    places, complete_table = np.arange(len(table)), table
+    if missing == "drop":
+        complete = find_complete_rows((request.formula,), table, weights, None, precisions)
+        places, complete_table, weights = complete.places, complete.table, complete.weights
+        precisions = take_rows(precisions, places, len(table), "precisions")
         left_out = str(complete.left_out or "")
+    all_weights = np.zeros(len(table))
+    all_weights[places] = read_weights(weights, complete_table)
+    all_precisions = np.zeros(0)
+    if precisions is not None:
+        all_precisions = np.ones(len(table))
+        all_precisions[places] = read_precisions(precisions, complete_table)
     rows, row_weights = with_positive_weight(table, all_weights)
     design = reader.read(request.formula, rows, request.law, weights=row_weights)
+    if precisions is not None:
+        column = given.column or precisions
+        design = add_precisions(design, request.law, column, all_precisions[all_weights > 0])
     check_names(design)
     with enable_x64(True):
         check_sizes(design)
     check_size(design, request.law)
-    return SharedRows(design, rows, row_weights, all_weights, left_out)
+    return SharedRows(design, rows, row_weights, all_weights, all_precisions, left_out)
 
 
 def _find_obstacle(task: Task, r: int) -> str:
@@ -494,6 +534,8 @@ def model_maker(task: Task) -> Callable[[str], Glmm]:
         require(len(has_cell) > 0, "response", "one with a number", f"{response!r}, without any")
         design = task.design.with_response(response, values[has_cell], has_cell)
         table = task.shared.table.rows(has_cell).with_column(design.response, design.y)
+        if design.precisions is not None and design.precisions not in table.columns:
+            table = table.with_column(design.precisions, design.facts["precision"])
         weights, priors = task.weights[has_cell], task.request.priors
         return model_of_design(design, task.law, table, weights, priors, _nodes(task))
 

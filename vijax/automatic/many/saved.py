@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vijax.automatic.many.fits import FORMAT, OF_RESPONSES, TEXTS
+from vijax.automatic.many.fits import FORMAT, OF_RESPONSES, OF_ROWS, TEXTS
 from vijax.automatic.many.weighted_draws import OF_UNKNOWNS
 from vijax.files import check_declared_sizes
 from vijax.models.formulas.laws import LAWS
@@ -24,6 +24,7 @@ ABOUT: dict[str, Any] = {
     "quantile": (float, type(None)),
     "nodes": (int, type(None)),
     "priors": (str, dict, type(None)),
+    "precision_column": (str, type(None)),
     "marks": dict,
 }
 """The entries of a file beside its arrays, with their types."""
@@ -44,14 +45,14 @@ def read_saved_fits(path: str | Path) -> dict[str, Any]:
     except (zipfile.BadZipFile, EOFError, KeyError, AttributeError, ValueError) as error:
         raise _refuse(path, "of something else, or cut") from error
     about = _read_about(path, contents.pop("about", None))
-    lacking = [name for name in (*TEXTS, *OF_RESPONSES, "weights") if name not in contents]
+    lacking = [name for name in (*TEXTS, *OF_RESPONSES, *OF_ROWS) if name not in contents]
     _check(path, not lacking, f"without {lacking}")
     for name in TEXTS:
         is_texts = contents[name].dtype.kind == "U" and contents[name].ndim == 1
         _check(path, is_texts, f"whose {name!r} are no texts")
-    for name in (*OF_RESPONSES, "weights"):
+    for name in (*OF_RESPONSES, *OF_ROWS):
         _check(path, contents[name].dtype.kind == "f", f"whose {name!r} are no numbers")
-    fields = {name: contents[name] for name in (*OF_RESPONSES, "weights")}
+    fields = {name: contents[name] for name in (*OF_RESPONSES, *OF_ROWS)}
     texts: dict[str, Any] = {name: tuple(contents[name].tolist()) for name in TEXTS}
     _check_shapes(path, texts, fields)
     return {**about, **texts, **fields}
@@ -83,6 +84,9 @@ def _check_shapes(path: Path, texts: dict[str, Any], arrays: dict[str, np.ndarra
     shapes |= dict.fromkeys(OF_UNKNOWNS, (num_responses, num_names))
     shapes["covariance"] = (num_responses, num_names, num_names)
     shapes["weights"] = (arrays["weights"].size,)
+    shapes["precisions"] = (0,)
+    if arrays["precisions"].size:
+        shapes["precisions"] = shapes["weights"]
     for name, shape in shapes.items():
         actual = f"whose {name!r} have the shape {arrays[name].shape}, not {shape}"
         _check(path, arrays[name].shape == shape, actual)

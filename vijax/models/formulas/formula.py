@@ -266,6 +266,7 @@ class Design:
             y=y,
             trials=np.ones(len(y)),
             rows=self.rows.part(places),
+            facts={fact: numbers[places] for fact, numbers in self.facts.items()},
             observed=given_response(parsed),
             schema=schema,
         )
