@@ -61,8 +61,8 @@ def load(path: str | Path, table: Any = None, responses: Any = None) -> ManyFits
     precisions = None
     if fits.precisions.size:
         precisions = fits.precisions
-    given = RowNumbers(fits.weights, precisions, fits.precision_column)
-    shared = read_shared_rows(request, typed, given)
+    row_numbers = RowNumbers(fits.weights, precisions, fits.precision_column)
+    shared = read_shared_rows(request, typed, row_numbers)
     design = shared.design
     is_same = design.coefficients == fits.coefficients
     require(is_same, "table", f"one with {list(fits.coefficients)}", design.coefficients)
