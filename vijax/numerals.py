@@ -77,11 +77,13 @@ def align_numbers(
     ['2.495', '-0.00419', '0.500', '0']
     >>> align_numbers(["1001.04", "2000"], [1001.04, 2000.0], [0.05, 0.05])
     ['1001.040', '2000.000']
+    >>> align_numbers(["1e-07"], [1e-7], [0.0])
+    ['1e-07']
     """
     numbers = [abs(value) for value in values if _has_decimals(value)]
     if not numbers:
         return [*texts]
-    longest = max(_count_decimals(text) for text in texts if "e" not in text)
+    longest = max((_count_decimals(text) for text in texts if "e" not in text), default=0)
     decimals = min(max(DIGITS - 1 - _power(max(numbers)), 0), longest)
     columns = zip(texts, values, spreads, strict=True)
     return [_with_decimals(text, value, spread, decimals) for text, value, spread in columns]

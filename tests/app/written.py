@@ -14,6 +14,7 @@ from typing import Any
 from vijax.app.drawing.blocks import file_name, from_json
 
 NEAR = 1e-3
+THREE_DIGITS = 0.5001e-2
 """Of numbers for people: four digits."""
 MORE = re.compile(r"\.\.\. and ([\d,]+) more: (tables/\S+\.csv) has all")
 
@@ -121,7 +122,7 @@ def compared_cells(row: list[Any], line: str) -> int:
             continue
         if not is_number(cell) or not words:
             return compared
-        assert is_near(number(words.pop()), cell), (row, line)
+        assert is_shown(words.pop(), cell), (row, line)
         compared += 1
     return compared
 
@@ -149,6 +150,14 @@ def read_rows(path: Path) -> list[list[str]]:
 
 def is_number(cell: Any) -> bool:
     return isinstance(cell, int | float) and not isinstance(cell, bool) and math.isfinite(cell)
+
+
+def is_shown(text: str, value: float) -> bool:
+    """True if a text is the number to four digits, or, in a column of larger ones, rounded to three
+    at least."""
+    if is_near(number(text), value):
+        return True
+    return is_rounded(text, value) and abs(number(text) - value) <= THREE_DIGITS * abs(value)
 
 
 def number(text: str) -> float:
