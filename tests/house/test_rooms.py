@@ -290,3 +290,29 @@ def test_a_folder_says_what_belongs_there_and_what_does_not(folder: Path) -> Non
     first, _, more = words.partition("\n\n")
     assert first, "no word on what belongs there"
     assert more, "no word on what does not belong there, or where that is"
+
+
+AT_BIRTH = {
+    "vijax/xla/by_value.py: _with_recipe",
+    "vijax/xla/frozen.py: _object",
+    "vijax/families/product.py: _rebuild",
+    "vijax/families/chain/word_walks.py: prepare",
+    "vijax/inference/sites/posterior.py: prepare",
+}
+"""Functions that fill a frozen object which they have just made, before anybody else has it."""
+
+
+def test_frozen_objects_are_not_changed_after_birth() -> None:
+    """What is computed of them later is kept by `vijax.xla.by_value.kept_with`."""
+    setter = "object.__setattr__"
+    texts = {path: path.read_text() for path in PACKAGE.rglob("*.py")}
+    places = {
+        f"{path.relative_to(PACKAGE.parent)}: {function.name}"
+        for path, text in texts.items()
+        if setter in text
+        for function in ast.walk(ast.parse(text))
+        if isinstance(function, ast.FunctionDef) and function.name != "__post_init__"
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == setter
+    }
+    assert places == AT_BIRTH

@@ -1,5 +1,7 @@
 """What is made again with equal settings compiles nothing anew."""
 
+import copy
+import dataclasses
 import gc
 import pickle
 import subprocess
@@ -15,7 +17,9 @@ from scipy import stats
 
 import vijax as vi
 from tests.programs import compiled
+from vijax.contract.general import general
 from vijax.data import synthetic
+from vijax.xla.by_value import KEPT, kept_with, structure_key
 
 KEY = jax.random.key(0)
 Y = np.random.default_rng(0).normal(size=(30, 2)).astype(np.float32)
@@ -95,10 +99,10 @@ MADE = {
 def test_models_and_algorithms_pickle(name):
     """In this process to the very same objects; in another one they are made again."""
     alg = MADE[name]()
-    copy = pickle.loads(pickle.dumps(alg))
-    assert copy.spec.model is alg.spec.model
-    assert copy.step is alg.step
-    assert copy.init is alg.init
+    again = pickle.loads(pickle.dumps(alg))
+    assert again.spec.model is alg.spec.model
+    assert again.step is alg.step
+    assert again.init is alg.init
 
 
 def test_another_process_makes_them_again(tmp_path):
@@ -148,6 +152,27 @@ def test_an_algorithm_of_a_model_of_ones_own_is_one_as_long_as_the_model_lives()
     del model, tuned
     gc.collect()
     assert step() is None
+
+
+def bias_of_a_coin(s, y, key):
+    return y * s["bias"].log + (1 - y) * s["bias"].log1m, None
+
+
+def test_what_is_kept_with_a_model_is_no_part_of_it():
+    model = vi.model({"bias": vi.Beta.from_alpha_beta(1.0, 1.0)}, bias_of_a_coin)
+    fields = {name: id(value) for name, value in vars(model).items()}
+    key = structure_key(model)
+    assert general(model) is general(model)
+    assert vi.svi(model).step is vi.svi(model).step
+    kept = kept_with(model)
+    assert general in kept
+    assert len(kept) > 1
+    assert {name: id(value) for name, value in vars(model).items() if name != KEPT} == fields
+    assert structure_key(model) == key
+    other = dataclasses.replace(model)  # which no call makes again
+    assert kept_with(other) == {}
+    general(other)
+    assert kept_with(copy.copy(other)) == {}
 
 
 def test_the_algorithms_of_a_model_asked_for_last_are_kept():

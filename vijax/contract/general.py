@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from vijax import tree
 from vijax.contract.model import PRIOR, Hyper, Model, PriorFunctions
-from vijax.xla.by_value import NotComparableError, structure_key
+from vijax.xla import by_value
 
 _SHARED: weakref.WeakValueDictionary[Hashable, Model] = weakref.WeakValueDictionary()
 
@@ -32,8 +32,13 @@ def general(model: Model) -> Model:
     """The model with shapes instead of hyperparameters and priors: one object for all models that
     differ only in these values. Both are arguments of its programs; a program that reads those of
     the model raises an error."""
-    if (cached := model.__dict__.get("_general")) is not None:
-        return cached
+    memo = by_value.kept_with(model)
+    if general not in memo:
+        memo[general] = _general(model)
+    return memo[general]
+
+
+def _general(model: Model) -> Model:
     shapes = jax.eval_shape(lambda: {**tree.as_arrays(model.hyper), **constants(model)})
     fields = {field.name: getattr(model, field.name) for field in dataclasses.fields(Model)}
     fields |= {
@@ -49,11 +54,14 @@ def general(model: Model) -> Model:
     shared = Model(**{**fields, "prior": prior})
     try:
         x64 = jax.config.jax_enable_x64  # type: ignore[attr-defined]
-        key = structure_key([x64, fields], constant)
+        key = by_value.structure_key([x64, fields], constant)
         shared = _SHARED.setdefault(key, shared)
-    except (NotComparableError, TypeError, ValueError):  # the model is equal to itself only
+    except (
+        by_value.NotComparableError,
+        TypeError,
+        ValueError,
+    ):  # the model is equal to itself only
         pass
-    object.__setattr__(model, "_general", shared)
     return shared
 
 

@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 MOST = 8
 """Number of objects of each kind that are kept: the most recently used."""
+KEPT = "_kept"
+"""The attribute of `kept_with`."""
 LARGE = 1 << 16
 """Arrays of more numbers are not compared; objects with such an array are made again each time."""
 
@@ -144,6 +146,9 @@ def _with_recipe(result: Any, make: Callable, args: tuple, kwargs: dict) -> Any:
     # Traced arguments do not outlive their trace
     is_traced = any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves((args, kwargs)))
     if isinstance(result, Remade) and not is_traced:
+        # The end of its birth: nobody but the functions that make it, one within the other, has it
+        # yet, and the outermost call is the one that a pickle can make again. No field: calls are
+        # no part of its value, and what `dataclasses.replace` makes is not what the call makes.
         object.__setattr__(result, "_recipe", (make, args, kwargs))
     return result
 
@@ -164,6 +169,9 @@ class Remade:
     """An object that pickles as the call that made it, if a cached function made it."""
 
     _recipe: tuple[Callable, tuple, dict] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != KEPT}
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         if self._recipe is None:
@@ -239,11 +247,19 @@ def intern(owner: Any, x: T) -> T:
     except TypeError:  # it holds something without a hash, such as an array
         return x
     with _OWNERS:
-        by_type = owner.__dict__.setdefault("_of_value", {})
-        objects = by_type.setdefault(type(x), collections.OrderedDict())
+        objects = kept_with(owner).setdefault(type(x), collections.OrderedDict())
         equal = objects.pop(x, x)
         _put(objects, equal, equal)
         return equal
+
+
+def kept_with(owner: Any) -> dict[Any, Any]:
+    """What was computed of an object and is kept for as long as it lives; for the caller to fill.
+
+    It hangs on the object, though this be frozen: what is kept may hold the object, and a table of
+    weak references beside it would then keep both for ever. It is no field, and so no part of the
+    value of the object, nor of what `dataclasses.replace` makes of it."""
+    return owner.__dict__.setdefault(KEPT, {})
 
 
 _OWNERS = threading.Lock()
@@ -298,7 +314,7 @@ def _contents_key(x: Any, outer: tuple[int, ...], argument: Any) -> Hashable:
     return (type(x), *(_key(part, (*outer, id(x)), argument) for part in parts))
 
 
-_NO_VALUE = ("_recipe", "_of_value", "_general")
+_NO_VALUE = ("_recipe", KEPT)
 """Attributes that are no part of an object's value."""
 
 
