@@ -110,7 +110,10 @@ def hmm(
     [0. 9.]
     """
     emission = check_emission(emission, others, labels=True)
+    # Programs close over what they read of the emission and not over its prior: models of other
+    # priors share them.
     size, log_likelihood = emission.num_components, emission.log_likelihood
+    takes_missing = emission.takes_missing
     require_room("emission", f"{size:,} states", COPIES * size**2)  # of transitions
     rows = transition_concentration * np.ones((size, size)) + stickiness * np.eye(size)
     chain = known_chain(size, starts, transitions)
@@ -118,7 +121,7 @@ def hmm(
     def energy(
         stats: Any, group: tuple[Float[Array, "T D"], Bool[Array, " T"]]
     ) -> Float[Array, ""]:
-        y, is_observed = read_steps(emission, group[0])
+        y, is_observed = read_steps(takes_missing, group[0])
         fits = jax.vmap(lambda y: log_likelihood(stats["components"], y))(y)
         fits = jnp.where(is_observed[:, None], fits, 0.0)
         z = stats["z"]
@@ -168,15 +171,16 @@ def states_by_kmeans(emission: Emission, chain: KnownChain, num_iters: int = 100
     stand for missing cells that the emission has a law for. With zeros in the chain they have
     numbers that make few impossible transitions; in a left-right model they are equal parts of the
     sequences. Where states are known, the others are those of the nearest mean."""
-    num_states = emission.num_components
+    num_states, has_labels = emission.num_components, emission.has_labels
+    takes_missing = (emission.unlabelled or emission).takes_missing
 
     def start(key: PRNGKeyArray, context: inits.Context) -> Product:
         y, mask = map(jnp.asarray, context.data().data)
         mask = mask & context.counts()[:, None]
         states = None
-        if emission.has_labels:
+        if has_labels:
             y, states = y[..., :-1], y[..., -1]
-        if (emission.unlabelled or emission).takes_missing:
+        if takes_missing:
             y, is_observed = _fill_cells(y, mask)
         else:
             y, is_observed = observed_steps(y)
@@ -214,7 +218,7 @@ def _log_densities(emission: Emission, q: Estimates, y: Array, mask: Array) -> F
     """log p(y_n) at the mean chain and the predictive densities, sequence by sequence."""
     initial, transition = (jnp.log(q[name].mean()) for name in ("initial", "transition"))
     emit = jax.vmap(lambda y: emission.log_predictive(q["components"], y))
-    y, is_observed = read_steps(emission, y)
+    y, is_observed = read_steps(emission.takes_missing, y)
     log_density = lambda y, is_observed: jnp.where(is_observed[:, None], emit(y), 0.0)
     return jax.vmap(
         lambda y, s, m: chains.chain_log_normalizer(initial, transition, log_density(y, s), m)

@@ -119,11 +119,11 @@ def check_values(
         )
 
 
-def read_steps(emission: Emission, y: Array) -> tuple[Array, Bool[Array, "*batch T"]]:
-    """The steps as the emission reads them, and the mask of those with an observation. If the
+def read_steps(takes_missing: bool, y: Array) -> tuple[Array, Bool[Array, "*batch T"]]:
+    """The steps as an emission reads them, and the mask of those with an observation. If the
     emission has a law of missing cells, a step with some cells counts, and missing ones stay
     NaN."""
-    if emission.takes_missing:
+    if takes_missing:
         return y, ~jnp.isnan(y).all(axis=-1)
     return observed_steps(y)
 

@@ -97,7 +97,7 @@ class StateFilter:
         if not isinstance(row, jax.core.Tracer):
             check_row(self.emission, np.asarray(row))
         can_be = self._can_be(row)
-        row, is_seen = read_steps(self.emission, row)
+        row, is_seen = read_steps(self.emission.takes_missing, row)
         fits = self.emission.log_predictive(self.components, row)
         fits = jnp.where(is_seen, fits, 0.0)
         scores = jnp.log(state.next_probs) + jnp.where(can_be, fits, jnp.nan)
