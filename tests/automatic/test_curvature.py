@@ -6,12 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.scipy.stats import norm
-from scipy import optimize
+from scipy import optimize, stats
 
 import vijax as vi
+from vijax.automatic.curvature import normal as curved
 from vijax.automatic.curvature.kinks import has_kinks
 from vijax.automatic.curvature.pattern import Pattern, color_pattern, find_pattern
 from vijax.automatic.gaussian import Gaussian
+from vijax.automatic.trust_region import Run
+from vijax.lbfgs import Mode
 from vijax.verdict.target import Target
 
 KEY = jax.random.key(0)
@@ -194,3 +197,65 @@ def test_kinks_alone_are_no_error():
     draws = np.asarray(fit.sample(KEY, 4000)["x"])
     assert np.median(draws.mean(0)) == pytest.approx(1.0, abs=0.05)
     assert np.median(draws.std(0)) == pytest.approx(np.sqrt(np.pi / 2), rel=0.05)
+
+
+def logistic_regression(num_rows, dim):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(num_rows, dim)).astype(np.float32)
+    y = rng.binomial(1, 1 / (1 + np.exp(-x @ rng.normal(size=dim) / np.sqrt(dim))))
+    logit = lambda v, row: row["x"] @ v["w"]
+    model = vi.density(
+        {"w": vi.free(dim)},
+        log_prior=lambda v: norm.logpdf(v["w"]).sum(),
+        log_lik=lambda v, row: row["y"] * logit(v, row) - jax.nn.softplus(logit(v, row)),
+    )
+    return model, {"x": x, "y": y.astype(np.float32)}
+
+
+def test_a_normal_is_fitted_at_the_only_mode_of_a_dense_density():
+    rng = np.random.default_rng(1)
+    root = rng.normal(size=(12, 12)) / 4 + np.eye(12)
+    held, mean = jnp.asarray(root @ root.T), np.linspace(-1, 1, 12)
+    target = target_of(12, lambda v: -0.5 * (v["x"] - mean) @ held @ (v["x"] - mean))
+    run = Run(target, 20_000, lambda: False)
+    q = curved.fit_at_mode(run, Mode(mean + 0.1, 0.0, np.ones(12)), 0)
+    exact = np.linalg.inv(root @ root.T)
+    np.testing.assert_allclose(q.mean, mean, atol=1e-3)
+    np.testing.assert_allclose(q.scale @ q.scale.T, exact, atol=1e-3 * exact.max())
+
+
+def test_no_normal_is_fitted_at_a_saddle_or_to_a_sparse_density():
+    at = Mode(np.zeros(12), 0.0, np.ones(12))
+    fit_of = lambda log_density: curved.fit_at_mode(
+        Run(target_of(12, log_density), 20_000, lambda: False), at, 0
+    )
+    assert fit_of(lambda v: -0.5 * jnp.sum(v["x"] ** 2)) is None
+    assert fit_of(lambda v: 0.1 * jnp.sum(v["x"]) ** 2 - jnp.sum(v["x"] ** 2)) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dim", [150, 400])
+def test_second_derivatives_fit_a_regression_of_many_rows(dim):
+    """The optimum has E[slope] = 0 and precision E[-Hessian], here by 4,000 draws of the fit."""
+    model, data = logistic_regression(8000, dim)
+    fit = vi.auto(model, data, key=KEY)
+    assert "means and sds can be used" in fit.verdict
+    w = np.asarray(fit.sample(jax.random.key(1), 4000)["w"], float)
+    p = 1 / (1 + np.exp(-w @ data["x"].T))
+    slope = (data["y"] - p) @ data["x"] - w
+    precision = np.eye(dim) + (data["x"] * (p * (1 - p)).mean(0)[:, None]).T @ data["x"]
+    cov = np.linalg.inv(precision)
+    shift = cov @ slope.mean(0) / np.sqrt(np.diag(cov))
+    assert np.abs(shift).max() < 0.1
+    np.testing.assert_allclose(w.std(0), np.sqrt(np.diag(cov)), rtol=0.08)
+
+
+def test_points_in_one_call_do_not_change_values():
+    model, data = logistic_regression(2000, 600)
+    x = np.random.default_rng(2).normal(size=(40, 600)) / 30
+    target = Target.from_data(model, data)
+    assert target.has_many_products
+    logits = x @ data["x"].T
+    exact = (data["y"] * logits - np.logaddexp(0, logits)).sum(1) + stats.norm.logpdf(x).sum(1)
+    np.testing.assert_allclose(target.values(x), exact, rtol=1e-5)
+    np.testing.assert_allclose(target.values(x[:5]), exact[:5], rtol=1e-5)

@@ -8,7 +8,9 @@ import scipy.stats
 
 import vijax as vi
 from tests.naming import check_names
-from vijax.automatic import trust_region
+from vijax.automatic import density_checks, trust_region
+from vijax.automatic.gaussian import Gaussian
+from vijax.verdict.target import Target
 
 KEY = jax.random.key(0)
 SMALL = 1e-9
@@ -178,3 +180,38 @@ def test_what_jax_cannot_trace_again_is_no_error(constants):
     fit = vi.auto(model, key=KEY)
     assert fit.report.single == 0
     np.testing.assert_allclose(fit.posterior["free"].mean(), 0.0, atol=0.05)
+
+
+def log_root(gap):
+    """log sqrt(1 - (1 - gap)^2), by a factor that float32 has not for a gap of 1e-10."""
+    cov = jnp.stack([jnp.stack([1.0, 1.0 - gap]), jnp.stack([1.0 - gap, 1.0])])
+    return jnp.log(jnp.linalg.cholesky(cov)[1, 1])
+
+
+def lost_beyond(edge):
+    """N(0, 1), whose logarithm float32 does not have beyond an edge."""
+    gap = lambda x: jnp.where(x > edge, 1e-10, 0.5)
+    return vi.density(
+        {"x": vi.free()},
+        lambda v: -0.5 * v["x"] ** 2 + 0.0 * log_root(gap(v["x"])),
+        derived=lambda v: {"log": log_root(1e-10 * jnp.exp(v["x"]))},
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_few_draws_without_a_value_in_float32_are_noticed(seed):
+    model = lost_beyond(1.9)  # 3 % of the draws
+    q = Gaussian(np.zeros(1), np.eye(1), 0.0)
+    single, double = (Target.from_data(model, None, is_double) for is_double in (False, True))
+    assert density_checks.float32_error(single, lambda: double, q, seed) == np.inf
+    low = Gaussian(np.full(1, -5.0), 0.1 * np.eye(1), 0.0)
+    assert density_checks.float32_error(single, lambda: double, low, seed) < 1e-3
+
+
+@pytest.mark.slow
+def test_derived_values_that_float32_does_not_have_are_derived_in_float64():
+    fit = vi.auto(lost_beyond(1.9), key=KEY)
+    assert "Computed in float64" in fit.verdict
+    draws = fit.sample(jax.random.key(1), 2000)
+    assert draws["log"].dtype == np.float32
+    np.testing.assert_allclose(draws["log"], 0.5 * (draws["x"] + np.log(2e-10)), atol=1e-3)

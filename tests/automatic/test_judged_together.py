@@ -5,7 +5,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from vijax.automatic.assessment import WeightedDraws, moments, num_independent, shrink
+from vijax.automatic.assessment import (
+    Points,
+    WeightedDraws,
+    Wide,
+    moments,
+    num_independent,
+    shrink,
+)
+from vijax.automatic.gaussian import Gaussian
 from vijax.verdict import limits
 
 DIM, DRAWS = 1000, 4096
@@ -65,3 +73,26 @@ def test_numbers_that_depend_on_each_other_are_fewer():
     mixed = np.sqrt(rho) * common + np.sqrt(1 - rho) * apart
     # M^2 / (M + M (M - 1) rho^2)
     np.testing.assert_allclose(num_independent(mixed, equal), 100 / (1 + 99 * rho**2), rtol=0.1)
+
+
+def test_points_are_whitened_once_for_normals_of_one_covariance():
+    rng = np.random.default_rng(0)
+    scale = np.tril(rng.normal(size=(6, 6))) + 3 * np.eye(6)
+    first = Gaussian(rng.normal(size=6), scale, 0.0)
+    parts = [first._replace(mean=100 * rng.normal(size=6)) for _ in range(3)]
+    x = rng.normal(size=(9, 6))
+    points = Points(x)
+    for part in (first, *parts):
+        np.testing.assert_allclose(points.whiten(part), part.whiten(x), rtol=1e-9, atol=1e-11)
+
+
+def test_draws_of_a_wide_law_have_the_covariance_and_centres_of_its_parts():
+    scale = np.array([[2.0, 0.0], [1.0, 0.5]])
+    centres = [np.array([0.0, 0.0]), np.array([40.0, -40.0])]
+    law = Wide(tuple(Gaussian(c, scale, 0.0) for c in centres), False)
+    x = law.draw(20_000, np.random.default_rng(0))
+    for sign, centre in zip((-1, 1), centres, strict=True):
+        part = x[sign * (x[:, 0] - 20) > 0]
+        np.testing.assert_allclose(part.mean(0), centre, atol=0.15)
+        # Student's t of four degrees of freedom has twice the covariance of its normal.
+        np.testing.assert_allclose(np.cov(part.T), 2 * scale @ scale.T, atol=1.5)

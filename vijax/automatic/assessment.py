@@ -419,6 +419,25 @@ ONE_DRAW = 1e-12  # weight of all other draws, up to which one draw has all of i
 FREEDOM = 4  # degrees of freedom of the t
 OUTWARD = 4  # how often further laws are centred at draws with the largest share of the sds
 FARTHEST = 8  # draws at which each of these laws is centred
+NUMBERS = 64  # numbers whose moments are judged in one go
+
+
+class Points:
+    """Points, whitened once for all normals of the same covariance."""
+
+    def __init__(self, x: Float[np.ndarray, "points D"]):
+        self.x = x
+        self._whitened: dict[tuple[int, ...], tuple[Gaussian, np.ndarray]] = {}
+
+    def whiten(self, q: Gaussian) -> Float[np.ndarray, "points D"]:
+        """The noise of the points under q."""
+        shape = id(q.scale), id(q.directions), id(q.stretch)
+        if shape not in self._whitened:
+            self._whitened[shape] = q, q.whiten(self.x)
+        first, noise = self._whitened[shape]
+        if first.mean is q.mean:
+            return noise
+        return noise - first.whiten(q.mean[None])
 
 
 class Wide(NamedTuple):
@@ -432,20 +451,25 @@ class Wide(NamedTuple):
         num_parts = len(self.parts)
         dim = len(self.parts[0].mean)
         counts = np.bincount(rng.choice(num_parts, size, p=np.full(num_parts, 1 / num_parts)))
-        draws = []
-        for part, count in zip(self.parts, counts, strict=False):
+        noises = []
+        for count in counts:
             chi2 = rng.chisquare(FREEDOM, (count, dim if self.by_direction else 1))
-            noise = rng.normal(size=(count, dim)) * np.sqrt(FREEDOM / chi2)
-            draws.append(part.from_noise(noise))
-        return np.concatenate(draws)
+            noises.append(rng.normal(size=(count, dim)) * np.sqrt(FREEDOM / chi2))
+        first = self.parts[0]
+        if any(part.scale is not first.scale for part in self.parts):
+            pairs = zip(self.parts, noises, strict=False)
+            return np.concatenate([part.from_noise(noise) for part, noise in pairs])
+        # One product with the scale that all parts have.
+        shifts = [part.mean - first.mean for part in self.parts[: len(counts)]]
+        return first.from_noise(np.concatenate(noises)) + np.repeat(shifts, counts, axis=0)
 
-    def log_prob(self, x: Float[np.ndarray, "points D"]) -> Float[np.ndarray, " points"]:
+    def log_prob(self, points: Points) -> Float[np.ndarray, " points"]:
         """The log density of points."""
-        log_probs = np.stack([self._part_log_prob(part, x) for part in self.parts])
+        log_probs = np.stack([self._part_log_prob(part, points) for part in self.parts])
         return special.logsumexp(log_probs, 0) - np.log(len(self.parts))
 
-    def _part_log_prob(self, part: Gaussian, x: np.ndarray) -> np.ndarray:
-        noise = part.whiten(x)
+    def _part_log_prob(self, part: Gaussian, points: Points) -> np.ndarray:
+        noise = points.whiten(part)
         v = FREEDOM
         dim = noise.shape[1]
         log_volume = part.entropy() - 0.5 * dim * np.log(2 * np.pi * np.e)
@@ -509,7 +533,8 @@ def _combine(sets: list[_LawDraws]) -> WeightedDraws:
     """All draws as draws of one mixture."""
     laws, *parts = zip(*sets, strict=True)
     x, log_p, log_q = (np.concatenate(part) for part in parts)
-    log_probs = np.stack([log_q if law is None else law.log_prob(x) for law in laws])
+    points = Points(x)
+    log_probs = np.stack([log_q if law is None else law.log_prob(points) for law in laws])
     counts = np.array([len(part) for part in parts[0]])
     log_all = special.logsumexp(log_probs, 0, b=counts[:, None] / len(x))
     return WeightedDraws(x, log_p, log_q, log_all)
@@ -544,31 +569,46 @@ def moments(
     is_finite = np.isfinite(numbers).all(1)
     p = p[is_finite] / p[is_finite].sum()
     q = q[is_finite] / q[is_finite].sum()
-    x = numbers[is_finite]
-    mean_p, mean_q = p @ x, q @ x
-    deviations_p, deviations_q = x - mean_p, x - mean_q
-    sd_p, sd_q = np.sqrt(p @ deviations_p**2), np.sqrt(q @ deviations_q**2)
     if 1 - p.max() < ONE_DRAW:
         return None
-    sd_p = np.maximum(sd_p, np.finfo(float).tiny)
-    mean = (mean_q - mean_p) / sd_p
-    log_sd = np.log(np.maximum(sd_q, np.finfo(float).tiny) / sd_p)
-    mean_terms = p[:, None] * deviations_p - q[:, None] * deviations_q
-    z_p = deviations_p / sd_p
-    z_q = deviations_q / np.maximum(sd_q, 1e-300)
-    sd_terms = p[:, None] * (z_p**2 - 1) - q[:, None] * (z_q**2 - 1)
-    mean_error = np.sqrt((mean_terms**2).sum(0)) / sd_p
-    sd_error = 0.5 * np.sqrt((sd_terms**2).sum(0))
+    x = numbers[is_finite]
+    # Some numbers at a time: all together would take many times the memory of the draws.
+    parts = [
+        _errors_of_moments(p, q, x[:, start : start + NUMBERS])
+        for start in range(0, len(names), NUMBERS)
+    ]
+    mean, mean_error, log_sd, sd_error, mean_p = map(np.concatenate, zip(*parts, strict=True))
     independent = float(len(names))
     if len(names) >= limits.MANY:
         independent = num_independent(x, q)
     mean_off = _largest_error(mean, mean_error, names, independent)
     sd_off = _largest_error(log_sd, sd_error, names, independent)
+    column = list(names).index(sd_off.at)
     with np.errstate(divide="ignore"):
-        squares = np.log(p) + 2 * np.log(np.abs(deviations_p[:, list(names).index(sd_off.at)]))
+        squares = np.log(p) + 2 * np.log(np.abs(x[:, column] - mean_p[column]))
     sd_off = sd_off._replace(khat=psis(squares).khat)
     num_draws = int(is_finite.sum())
     return Moments(mean_off, sd_off, smoothed.khat, smoothed.ess, num_draws, len(names))
+
+
+def _errors_of_moments(
+    p: Float[np.ndarray, " S"], q: Float[np.ndarray, " S"], x: Float[np.ndarray, "S M"]
+) -> tuple[np.ndarray, ...]:
+    """Errors of means, in sds, with their standard errors; of logarithms of sds, with theirs; and
+    the means of the posterior. p and q are weights of the draws."""
+    tiny = np.finfo(float).tiny
+    mean_p, mean_q = p @ x, q @ x
+    deviations_p, deviations_q = x - mean_p, x - mean_q
+    sd_p = np.maximum(np.sqrt(p @ deviations_p**2), tiny)
+    sd_q = np.sqrt(q @ deviations_q**2)
+    mean_terms = p[:, None] * deviations_p - q[:, None] * deviations_q
+    mean_error = np.sqrt((mean_terms**2).sum(0)) / sd_p
+    z_p = deviations_p / sd_p
+    z_q = deviations_q / np.maximum(sd_q, 1e-300)
+    sd_terms = p[:, None] * (z_p**2 - 1) - q[:, None] * (z_q**2 - 1)
+    sd_error = 0.5 * np.sqrt((sd_terms**2).sum(0))
+    log_sd = np.log(np.maximum(sd_q, tiny) / sd_p)
+    return (mean_q - mean_p) / sd_p, mean_error, log_sd, sd_error, mean_p
 
 
 def num_independent(numbers: Float[np.ndarray, "S M"], weights: Float[np.ndarray, " S"]) -> float:

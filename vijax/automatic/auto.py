@@ -68,6 +68,9 @@ NEARBY_DRAWS = 8  # draws at which this error is measured
 OF_A_MIXTURE = 1500
 """With fewer gradients a mixture is tried at once where one normal will not do: bends may gain
 nothing."""
+FEWEST_CURVED = 100
+"""From so many variables on second derivatives cost less than the gradients of as good a fit, if
+there are many rows too."""
 FIRST_STEPS = 20  # steps of independent normals before a full covariance begins at them
 SEARCH_SHARE = 0.2  # share of the gradients that searches for modes may take
 A_START = 40
@@ -518,6 +521,10 @@ def _many_variables(
     )
     candidates, _ = with_bounds(target, candidates, seed)
     start = candidates[0].mode
+    if _has_one_mode(target, candidates, num_starts):
+        full = curved.fit_at_mode(run, start, seed)
+        if full is not None:
+            return full, candidates
     plain = low_rank.independent(run, start, seed)
     full = curved.fit(run, plain, seed)
     if full is not None and full.ended in (Ended.CONVERGED, *STOPPED):
@@ -541,6 +548,12 @@ def _normal(
             target, seed, num_starts, lambda: run.stopped() or target.num_gradients > limit
         )
         is_cut = target.num_gradients > limit
+        is_simple = _has_one_mode(target, candidates, num_starts) and not misfit.is_tried
+        if is_simple and not is_cut and target.dim >= FEWEST_CURVED and target.has_many_products:
+            candidates, _ = with_bounds(target, candidates, seed)
+            q = curved.fit_at_mode(run, candidates[0].mode, seed)
+            if q is not None:
+                return q, candidates
         draws = FIXED // 2 if misfit.is_tried else FIXED  # a mixture needs no exact start
         start, candidates = _best_start(run, candidates, seed, is_cut, draws)
         if run.stopped():
@@ -555,6 +568,11 @@ def _normal(
     note = functools.partial(watcher.note, target)
     misfits = functools.partial(misfit.detect, rivalry(target, candidates, seed))
     return trust_region.fit(run, sitting, seed, max_draws, note, misfits), candidates
+
+
+def _has_one_mode(target: Target, candidates: list[Candidate], num_starts: int) -> bool:
+    """True where all searches of a density without a hierarchy ended at one mode."""
+    return target.reference is None and candidates[0].num_starts == num_starts
 
 
 def _best_start(

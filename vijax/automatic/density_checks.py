@@ -261,6 +261,8 @@ def _coordinate_mask(variables: Variables, along: tuple[Axes, ...]) -> np.ndarra
 # --- precision ------------------------------------------------------------------------------------
 COMPARED = 16
 """Draws at which gradients of both precisions are compared."""
+SOUGHT = 128
+"""Draws among which those without a value in float32 are sought."""
 FAR_AWAY = 1e18
 """Coordinates beyond which squares are infinite in float32: the density is improper, and the fit
 reports that."""
@@ -271,8 +273,8 @@ def float32_error(
 ) -> float:
     """The error of a normal fitted in float32: of its means in standard deviations, or of its sds
     in proportion. It is rough: one Newton step from the differences of gradients at draws of q.
-    Infinite if float32 has no gradient at a draw where float64 has one, NaN if the density cannot
-    be traced in float64. Its gradients are not counted.
+    Infinite if float32 has no value or gradient at a draw where float64 has one, NaN if the density
+    cannot be traced in float64. Its gradients are not counted.
 
     Rounding of a sum makes values jump. But if a probability is rounded to one, or cut off before
     one so that its logarithm is finite, values are smooth and wrong."""
@@ -290,6 +292,10 @@ def float32_error(
     if not is_finite.any():
         return 0.0
     if not (np.isfinite(values) & np.isfinite(slopes).all(1))[is_finite].all():
+        return np.inf
+    points = q.from_noise(draw_noise(SOUGHT, target.dim, [seed, 72]))
+    without_value = points[~np.isfinite(target.values(points))][:COMPARED]
+    if len(without_value) and np.isfinite(double.values(without_value)).any():
         return np.inf
     change = ((true_slopes - slopes) @ q.scale)[is_finite]
     mean_errors = change.mean(0)

@@ -51,7 +51,20 @@ def draw_globals(
         draw = lambda *args: _visible(model_ref(), _values(model_ref(), *args))
         return quick_jit(draw, static_argnums=(0, 1))
 
-    return cached_program(spec.model, "draws", bind)(num_draws, points, hyper, posterior, key)
+    draws = cached_program(spec.model, "draws", bind)(num_draws, points, hyper, posterior, key)
+    if is_traced or not _has_lost_values(spec.model, draws):
+        return draws
+    wide = _draw_wide_globals(spec.model, num_draws, points, hyper, posterior, key)
+    return jax.tree.map(lambda x, held: np.asarray(x, held.dtype), wide, draws)
+
+
+def _has_lost_values(model: Model, draws: dict[str, Any]) -> bool:
+    """True where float32 has no number for a value that is derived from the variables, such as the
+    factor of a covariance: float64 may have one."""
+    has_derived = getattr(model.free, "derived", None) is not None
+    if not has_derived or jnp.result_type(float) == jnp.float64:
+        return False
+    return any(not np.isfinite(x).all() for x in jax.tree.leaves(draws))
 
 
 def _draw_wide_globals(

@@ -33,6 +33,11 @@ CALLS_OF_POINTS = 64  # `AT_ONCE` times so many points are mapped between coordi
 MOST_NUMBERS = 1 << 22  # numbers of the points at which a prior is evaluated in one call
 # Points in one call: half of the starts, so that starts and all draws share a program.
 AT_ONCE = 8
+MORE_AT_ONCE = 32
+"""Points in one call where rows times variables are many: their products then read the data once
+for all of these points, in less than half the time."""
+MANY_PRODUCTS = 1 << 20, 1 << 24
+"""Rows times variables for which this is so, and beyond which it might take too much memory."""
 DIRECTIONS = 64  # vectors that a Hessian is multiplied by in one call
 MANY_ROWS = 50_000  # rows from which on groups are evaluated in blocks
 BLOCK = 2048  # rows of a block, about
@@ -279,14 +284,29 @@ class Target:
             lambda model_ref: jit(_bind_operator(operator, model_ref, blocks)),
         )
 
+    @property
+    def has_many_products(self) -> bool:
+        """True where rows times variables are many, and all groups are evaluated in one block."""
+        limits = MANY_PRODUCTS
+        products = self.num_rows * self.dim
+        is_many = self._model.has_groups and limits[0] <= products <= limits[1]
+        return is_many and self._blocks == 1
+
+    def _points_at_once(self, num_points: int) -> int:
+        """The number of points in one call."""
+        if self.has_many_products and num_points >= MORE_AT_ONCE:
+            return MORE_AT_ONCE
+        return AT_ONCE
+
     def _evaluate(self, operator: Callable, *x: np.ndarray) -> Any:
         """Values or derivatives of log p at all points, by a program that takes `AT_ONCE` of
         them."""
         is_dear = operator is jax.value_and_grad and self._blocks >= DEAR_BLOCKS
         program = self._program(operator, training_jit if is_dear else step_jit)
+        chunk_size = self._points_at_once(len(x[0]))
         parts = []
         with self._precision():
-            for chunk in zip(*(_chunks(a, AT_ONCE) for a in x), strict=True):
+            for chunk in zip(*(_chunks(a, chunk_size) for a in x), strict=True):
                 parts.append(program(self._data, *chunk))
 
         def join(*leaves: Any) -> np.ndarray:

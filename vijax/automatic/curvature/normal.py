@@ -16,7 +16,7 @@ follows. A Hessian costs as many products with vectors as its pattern has colour
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -27,11 +27,15 @@ from vijax.automatic.curvature.pattern import Pattern, find_pattern
 from vijax.automatic.gaussian import Gaussian, draw_noise, root_of_inverse
 from vijax.automatic.low_rank import SDS
 from vijax.automatic.trust_region import Run
+from vijax.lbfgs import Mode
 from vijax.verdict.report import Ended
 from vijax.verdict.target import Target
 
 MOST_DIM = 3000
 """Largest number of variables: a factor of the covariance is then 72 MB."""
+MOST_DENSE = 1500
+"""Largest number of variables of which all Hessians may be whole matrices: each takes as many
+products."""
 SLOPES = 256
 """Draws of a step at which slopes are evaluated."""
 FEWEST_HESSIANS = 2  # draws of a step at which Hessians are evaluated, at least
@@ -40,6 +44,8 @@ STEPS = 24
 """Steps for which the gradients should suffice."""
 FEWEST_STEPS = 8
 """If the gradients suffice for fewer steps, another method is used."""
+MOST_SPARSE = 0.2
+"""A larger share of entries is multiplied faster as a whole matrix."""
 LEAST_SIZE = 1e-3
 """Least size of a step."""
 KEPT = 0.1
@@ -59,13 +65,17 @@ SHARE = 0.5
 """The share of the gradients that may be spent: if this fails another method needs some."""
 
 
+Curvature = Any  # a matrix (D, D), sparse (SciPy's) or whole
+
+
 class Evaluation(NamedTuple):
     """A normal evaluated on draws."""
 
     q: Gaussian
     values: Float[np.ndarray, " draws"]
     slope: Float[np.ndarray, " D"]  # mean gradient of the log density
-    curvature: sparse.csr_array  # mean of minus the Hessians, (D, D)
+    # mean of minus the Hessians, (D, D); sparse unless most entries differ from zero
+    curvature: Curvature
     error: Float[np.ndarray, " D"]  # standard error of the whitened slope
 
 
@@ -83,23 +93,61 @@ def fit(run: Run, begin: Gaussian, seed: int) -> Gaussian | None:
     None if there are too many variables, or too few gradients, or the density has kinks, which
     Hessians do not contain."""
     target = run.target
-    budget = int(SHARE * (run.max_gradients - target.num_gradients))
-    run = run._replace(max_gradients=target.num_gradients + budget)
+    run = _with_share(run)
     if target.dim > MOST_DIM or not run.affords(2 * _fewest_gradients(target.dim)):
         return None
     if has_kinks(target, begin, [seed, 33]):
         return None
     pattern = find_pattern(target, begin, [seed, 30])
+    start = Gaussian(begin.mean, np.diag(begin.sds), begin.elbo)
+    return _fit_from(run, start, np.diag(1 / begin.sds**2), pattern, seed)
+
+
+def fit_at_mode(run: Run, mode: Mode, seed: int) -> Gaussian | None:
+    """The normal of full covariance nearest to the density, from the curvature at its only mode.
+    None where this may not serve: the Hessian there is sparse or not negative definite, there are
+    kinks, or steps do not converge."""
+    target = run.target
+    run = _with_share(run)
+    if target.dim > MOST_DENSE or not run.affords(2 * _fewest_gradients(target.dim)):
+        return None
+    hessian = target.curvatures(mode.x, np.eye(target.dim))
+    precision = -0.5 * (hessian + hessian.T)
+    if not (np.isfinite(precision).all() and _is_positive(precision)):
+        return None
+    if np.count_nonzero(precision) < MOST_SPARSE * target.dim**2:
+        return None
+    begin = Gaussian(mode.x, root_of_inverse(precision), -np.inf)
+    if has_kinks(target, begin, [seed, 33]):
+        return None
+    q = _fit_from(run, begin, precision, Pattern.dense(target.dim), seed)
+    if q is None or q.ended not in (Ended.CONVERGED, Ended.INTERRUPTED):
+        return None
+    return q
+
+
+def _with_share(run: Run) -> Run:
+    """The run with the gradients that may be spent here."""
+    num_gradients = run.target.num_gradients
+    budget = int(SHARE * (run.max_gradients - num_gradients))
+    return run._replace(max_gradients=num_gradients + budget)
+
+
+def _fit_from(
+    run: Run, start: Gaussian, start_precision: np.ndarray, pattern: Pattern, seed: int
+) -> Gaussian | None:
+    """The normal after steps from a start; None if gradients are too few, or there are kinks."""
+    target = run.target
+    sds = start.sds
     num_hessians = _num_hessians(run, pattern)
     if num_hessians is None:
         return None
-    start = Gaussian(begin.mean, np.diag(begin.sds), begin.elbo)
     evaluate_q = functools.partial(evaluate, target, pattern, num_hessians)
     cost = SLOPES + 2 * num_hessians * pattern.num_products
-    last = _climb(run, evaluate_q, start, np.diag(1 / begin.sds**2), cost, seed)
+    last = _climb(run, evaluate_q, start, start_precision, cost, seed)
     if last is None:
         return None
-    if last.size < 1 and is_flat(target, last.q, last.precision, begin.sds):
+    if last.size < 1 and is_flat(target, last.q, last.precision, sds):
         return last.q._replace(ended=Ended.UNBOUNDED)
     q = _average(run, evaluate_q, last, cost, seed)
     if has_kinks(target, q, [seed, 34]):
@@ -154,7 +202,9 @@ def evaluate(
     products = np.mean([target.curvatures(x[row], pattern.directions) for row in rows], axis=0)
     if not (np.isfinite(values).all() and np.isfinite(products).all()):
         return None
-    curvature = -pattern.matrix(products)
+    curvature: Curvature = -pattern.matrix(products)
+    if curvature.nnz > MOST_SPARSE * target.dim**2:
+        curvature = curvature.toarray()
     whitened = slopes @ q.scale
     even = 0.5 * (whitened[:pairs] + whitened[pairs:])
     error = even.std(0, ddof=1) / np.sqrt(pairs)
@@ -165,9 +215,12 @@ def step(before: Evaluation, precision: Float[np.ndarray, "D D"], size: float) -
     """Takes a natural-gradient step, made smaller until the new precision is positive definite and
     the step short enough."""
     q = before.q
+    curvature = before.curvature
+    if sparse.issparse(curvature):
+        curvature = curvature.toarray()
     max_nats = max(10.0, MOST_NATS * len(before.slope))
     while True:
-        new = (1 - size) * precision + size * before.curvature.toarray()
+        new = (1 - size) * precision + size * curvature
         if _is_positive(new - KEPT * precision):
             scale = root_of_inverse(new)
             shift = size * (scale @ (scale.T @ before.slope))
@@ -197,7 +250,7 @@ def bound(
     values: Float[np.ndarray, " draws"],
     q: Gaussian,
     x: Float[np.ndarray, "draws D"],
-    curvature: sparse.csr_array,
+    curvature: Curvature,
 ) -> float:
     """The ELBO on draws, less the error by the curvature and the second moments of the noise. Two
     normals on the same draws are compared with the same curvature; the mean of this error is
