@@ -7,6 +7,7 @@ wait for.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -18,6 +19,8 @@ import numpy as np
 import vijax as vi
 from vijax.data import synthetic
 from vijax.data.loader import CorpusLoader
+from vijax.data.minibatch import prefetch
+from vijax.data.streams.threads import read_batches
 from vijax.data.table_batches import table_batches
 from vijax.fitting.loop import stack
 from vijax.scale import device_data
@@ -70,6 +73,25 @@ def host_part(corpus: vi.data.Corpus, size: int) -> None:
     row("a document in tables", "", "", round(source.num_bytes / corpus.num_documents))
 
 
+def by_threads(corpus: vi.data.Corpus, size: int, repeats: int = 8) -> None:
+    """Batches that one and two threads make, in turns, and the thread that reads them ahead: the
+    best by CPU time and by the clock, which other programs disturb."""
+    loaders = {
+        "batches": CorpusLoader(corpus, size, 0),
+        "batches by words": OwnWordsLoader(CorpusLoader(corpus, size, 0), WORDS),
+    }
+    for name, loader in loaders.items():
+        seconds: dict[int, list[tuple[float, float]]] = {1: [], 2: []}
+        for _, count in itertools.product(range(repeats), seconds):
+            begin = time.process_time(), time.perf_counter()
+            drain(prefetch(read_batches(loader, 0, loader.steps_per_epoch, count)))
+            end = time.process_time(), time.perf_counter()
+            seconds[count].append((end[0] - begin[0], end[1] - begin[1]))
+        for count, times in seconds.items():
+            by_cpu, by_clock = (f"{len(corpus) / min(x):,.0f}" for x in zip(*times, strict=True))
+            row(f"{name}, {count} thread(s)", size, by_cpu, f"by the clock {by_clock}")
+
+
 def fits(corpus: vi.data.Corpus) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200_000, 5)).astype(np.float32) + 4 * rng.integers(0, 3, 200_000)[:, None]
@@ -107,6 +129,7 @@ def main() -> None:
     row("what the host does", "documents a step", "documents a CPU s", "bytes a document, sent")
     row("---", "---", "---", "---")
     host_part(corpus, 2_000)
+    by_threads(corpus, 16_000)
     row("fit", "groups a step", "groups a CPU s, from the host", "on the device")
     row("---", "---", "---", "---")
     fits(corpus)

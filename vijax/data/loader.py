@@ -32,6 +32,7 @@ from vijax.data.streams.parts import order_of_parts, part_of_pass
 from vijax.data.streams.row_loader import row_loader
 from vijax.data.streams.rows import Rows
 from vijax.data.streams.stream import stream_loader
+from vijax.data.streams.threads import Maker
 from vijax.data.table_batches import (
     GatherDocuments,
     GatherRows,
@@ -99,6 +100,13 @@ class ArrayLoader(SharedLoader):
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
         """See `Loader`."""
         return (self._batch(picks) for picks in self._picks(start, stop))
+
+    def makers(self, start: int, stop: int) -> Iterator[Maker] | None:
+        """See `vijax.data.streams.threads`. Arrays that are not NumPy's may not be read by two
+        threads."""
+        if not all(isinstance(x, np.ndarray) for x in jax.tree.leaves(self.data)):
+            return None
+        return (functools.partial(self._batch, picks) for picks in self._picks(start, stop))
 
     def table_batches(self) -> TableBatches:
         """See `vijax.data.table_batches`."""
@@ -195,6 +203,20 @@ class CorpusLoader(SharedLoader):
             self.corpus, self.batch_size, self.seed, start=start, num_steps=stop - start
         )
         return iter(dataclasses.replace(stream, share=self.share))
+
+    def makers(self, start: int, stop: int) -> Iterator[Maker]:
+        """See `vijax.data.streams.threads`."""
+        from vijax.data import minibatches
+
+        if self.is_fixed:
+            stream, hands = self._parts()
+            return (
+                functools.partial(self._part, stream, hands, step) for step in range(start, stop)
+            )
+        stream = minibatches(
+            self.corpus, self.batch_size, self.seed, start=start, num_steps=stop - start
+        )
+        return dataclasses.replace(stream, share=self.share).makers()
 
     def table_batches(self) -> TableBatches:
         """See `vijax.data.table_batches`."""

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import itertools
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
@@ -78,11 +78,15 @@ class Minibatches:
     share: Share | None = None
 
     def __iter__(self) -> Iterator[Minibatch]:
+        return (make() for make in self.makers())
+
+    def makers(self) -> Iterator[Callable[[], Minibatch]]:
+        """Functions that return the minibatches, each by itself."""
         for step in itertools.islice(itertools.count(self.start), self.num_steps):
             epoch, place = divmod(step, self.per_epoch)
             if place == 0 or step == self.start:
                 hands = self.deal(epoch)
-            yield self.gather([hand[place] for hand in hands])
+            yield functools.partial(self.gather, [hand[place] for hand in hands])
 
     def __len__(self) -> int:
         if self.num_steps is None:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vijax.data.loader import Loader
+from vijax.data.streams.threads import count_threads, read_batches
 from vijax.fitting.interrupt import interrupt_flag
 from vijax.fitting.loop import ChunkEnd, look_every, most_steps, runs_of_one_shape, stack
 from vijax.fitting.restarts import Many, best, one_run, update_runs
@@ -290,7 +291,8 @@ class Chunks:
             for count in self._counts(start):
                 yield self.device_data.batches(stack(picks, self.capacity, count)), count, None
             return
-        batches = self.loader.batches(start, self.total)
+        threads = count_threads(self.placement.devices[0].platform)
+        batches = read_batches(self.loader, start, self.total, threads)
         for count in self._counts(start):
             chunk, notice = self.placement.announce(itertools.islice(batches, count), start, count)
             start += count

@@ -17,6 +17,7 @@ from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.model import Model
 from vijax.data.minibatch import Share
 from vijax.data.streams.stream import StreamLoader
+from vijax.data.streams.threads import Maker, batch_makers, change_batches
 from vijax.data.table_batches import Picks
 from vijax.inference.compose import Algorithm, build_algorithm
 from vijax.inference.messages import Parts, by_part
@@ -421,6 +422,11 @@ class PaddedLoader:
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
         """See `vijax.data.loader.Loader`."""
         return (pad_batch(batch, self.multiple) for batch in self.inner.batches(start, stop))
+
+    def makers(self, start: int, stop: int) -> Iterator[Maker] | None:
+        """See `vijax.data.streams.threads`."""
+        pad = functools.partial(pad_batch, multiple=self.multiple)
+        return change_batches(pad, batch_makers(self.inner, start, stop))
 
 
 def pad_batch(batch: Minibatch, multiple: int) -> Minibatch:

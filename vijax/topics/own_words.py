@@ -28,6 +28,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from vijax.checks import require, require_integers
 from vijax.contract.batch import Documents, Minibatch
 from vijax.contract.model import Hyper, Model
+from vijax.data.streams.threads import Maker, batch_makers, change_batches
 from vijax.families import Product
 from vijax.families.by_row import StoredByRow
 from vijax.families.discrete.by_pair import distinct
@@ -426,6 +427,11 @@ class OwnWordsLoader:
         alone, so that a run can be resumed anywhere."""
         for batch in self.inner.batches(start, stop):
             yield renumbered(batch, self.vocab_size, self.size)
+
+    def makers(self, start: int, stop: int) -> Iterator[Maker] | None:
+        """See `vijax.data.streams.threads`."""
+        renumber = functools.partial(renumbered, vocab_size=self.vocab_size, size=self.size)
+        return change_batches(renumber, batch_makers(self.inner, start, stop))
 
     @functools.cached_property
     def size(self) -> int:

@@ -17,6 +17,7 @@ from vijax.data.minibatch import PADDING, Share, SharedLoader, padded_documents
 from vijax.data.streams.documents import DOCUMENT_BYTES, PAIR_BYTES, Shards
 from vijax.data.streams.parts import order_of_parts
 from vijax.data.streams.permutation import Permutation
+from vijax.data.streams.threads import Maker, call_each
 from vijax.data.table_batches import (
     GatherDocuments,
     Picks,
@@ -115,6 +116,16 @@ class DocumentLoader(SharedLoader):
 
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
         """See `vijax.data.loader.Loader`."""
+        return call_each(self._makers(start, stop))
+
+    def makers(self, start: int, stop: int) -> Iterator[Maker] | None:
+        """See `vijax.data.streams.threads`; None where not all documents are held: the batches of
+        two windows would be."""
+        if self.shards.sizes.whole is None:
+            return None
+        return self._makers(start, stop)
+
+    def _makers(self, start: int, stop: int) -> Iterator[Maker]:
         num_steps_held = READY if self.shards.sizes.whole is not None else self._ahead
         while start < stop:
             epoch, place = divmod(start, self.steps_per_epoch)
@@ -127,7 +138,7 @@ class DocumentLoader(SharedLoader):
         places = range(0, self.steps_per_epoch, -(-self.steps_per_epoch // count))
         num_steps_held = len(places) if self.shards.sizes.whole is not None else self._ahead
         for first in range(0, len(places), num_steps_held):
-            yield from self._window(0, places[first : first + num_steps_held])
+            yield from call_each(self._window(0, places[first : first + num_steps_held]))
 
     def table_batches(self) -> TableBatches:
         """See `vijax.data.table_batches`."""
@@ -188,23 +199,29 @@ class DocumentLoader(SharedLoader):
         parts = 1 if self.share is None else self.share.processes
         return max(1, self.shards.held_bytes * self.steps_per_epoch * parts // num_bytes)
 
-    def _window(self, epoch: int, places: Sequence[int]) -> Iterator[Minibatch]:
-        """The batches at some places of a pass."""
+    def _window(self, epoch: int, places: Sequence[int]) -> Iterator[Maker]:
+        """The makers of the batches at some places of a pass."""
         parts = self._parts(epoch, places)
         hands = self._hands(epoch, parts)
         if self.share is not None:
             hands = [[self.share.select(rows, PADDING) for rows in hand] for hand in hands]
         documents, held_places = self._load_documents(hands)
-        total = self.num_groups
-        sizes = list(zip(self.strata.slots, self.strata.max_tokens, strict=True))
         for part, hand, hand_places in zip(parts, hands, held_places, strict=True):
-            data = tuple(
-                padded_documents(documents, rows, *size)
-                for rows, size in zip(hand_places, sizes, strict=True)
-            )
-            rows = tuple(np.where(rows == PADDING, total, rows).astype(np.int32) for rows in hand)
-            batch = Minibatch(data, np.float32(total), rows=rows)  # type: ignore[arg-type]
-            yield self._name_part(batch, part)
+            yield functools.partial(self._batch, documents, part, hand, hand_places)
+
+    def _batch(
+        self, documents: Any, part: Any, hand: list[np.ndarray], places: list[np.ndarray]
+    ) -> Minibatch:
+        """The batch of the documents of a hand, which lie at these places among those held."""
+        total = self.num_groups
+        sizes = zip(self.strata.slots, self.strata.max_tokens, strict=True)
+        data = tuple(
+            padded_documents(documents, rows, *size)
+            for rows, size in zip(places, sizes, strict=True)
+        )
+        rows = tuple(np.where(rows == PADDING, total, rows).astype(np.int32) for rows in hand)
+        batch = Minibatch(data, np.float32(total), rows=rows)  # type: ignore[arg-type]
+        return self._name_part(batch, part)
 
     def _load_documents(self, hands: list[list[np.ndarray]]) -> tuple[Any, list[list[np.ndarray]]]:
         """Documents in memory, among them all documents of the hands, and their places there."""

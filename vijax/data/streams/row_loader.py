@@ -22,6 +22,7 @@ from vijax.data.reading.store import Block
 from vijax.data.streams.parts import order_of_parts, padded_part, part_of_pass
 from vijax.data.streams.permutation import Permutation
 from vijax.data.streams.rows import Rows
+from vijax.data.streams.threads import Maker, call_each
 from vijax.data.table_batches import GatherRows, Picks, Table, TableBatches
 
 
@@ -64,6 +65,16 @@ class RowLoader(SharedLoader):
 
     def batches(self, start: int, stop: int) -> Iterator[Minibatch]:
         """See `vijax.data.loader.Loader`."""
+        return call_each(self._makers(start, stop))
+
+    def makers(self, start: int, stop: int) -> Iterator[Maker] | None:
+        """See `vijax.data.streams.threads`; None where not all rows are held: the batches of two
+        windows would be."""
+        if self._whole is None:
+            return None
+        return self._makers(start, stop)
+
+    def _makers(self, start: int, stop: int) -> Iterator[Maker]:
         all_rows = self._whole
         num_steps_held = self.steps_per_epoch
         if all_rows is None:  # row numbers and their order take memory too
@@ -110,9 +121,8 @@ class RowLoader(SharedLoader):
         ranges = [part_of_pass(total, steps, int(part)) for part in parts]
         return parts, [order(np.arange(first, stop)) for first, stop in ranges]
 
-    def _window(self, epoch: int, places: range, whole: PyTree | None) -> Iterator[Minibatch]:
-        """The batches at some places of a pass."""
-        total = self.num_groups
+    def _window(self, epoch: int, places: range, whole: PyTree | None) -> Iterator[Maker]:
+        """The makers of the batches at some places of a pass."""
         parts, rows_of_parts = self._rows_by_part(epoch, places)
         batches = list(map(self._rows_to_read, rows_of_parts))
         data = whole
@@ -121,9 +131,14 @@ class RowLoader(SharedLoader):
         first = 0
         for part, (rows, count, slots) in zip(parts, batches, strict=True):
             in_data = rows if whole is not None else np.arange(first, first + len(rows))
-            batch = padded_part(data, in_data, rows[:count], total, slots)
-            yield self._name_part(batch, part)
+            yield functools.partial(self._batch, data, in_data, rows[:count], slots, part)
             first += len(rows)
+
+    def _batch(
+        self, data: PyTree, places: np.ndarray, rows: np.ndarray, slots: int, part: Any
+    ) -> Minibatch:
+        """The batch of rows that lie at these places in data."""
+        return self._name_part(padded_part(data, places, rows, self.num_groups, slots), part)
 
     def _rows_to_read(self, rows: np.ndarray) -> tuple[np.ndarray, int, int]:
         """The rows of a batch that this process reads, the number of them that count, and the slots
