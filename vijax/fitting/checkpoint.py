@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import shlex
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -196,9 +197,10 @@ def latest(
         raise CheckpointError(
             f"{folder}: no checkpoint to go on from: there is none; start again with `vijax fit`"
         )
+    run = shlex.quote(str(Path(folder).parent))
     raise CheckpointError(
         f"{folder}: no checkpoint to go on from: none of the {len(files)} files is readable; "
-        f"remove {folder}, and begin again (of a run: vijax resume {Path(folder).parent})"
+        f"remove {folder}, and begin again (of a run: vijax resume {run})"
     )
 
 

@@ -21,6 +21,7 @@ from vijax.app.folder.run_folder import KEPT, UNITS, Say, read_facts, read_run_c
 from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import Config, ConfigError
 from vijax.app.plan.plan import Plan
+from vijax.app.settings.quoting import quote
 from vijax.app.settings.typed_toml import flatten
 from vijax.app.sources.doc_topics import user_columns
 from vijax.app.sources.listing import Data, FittedRun, held_out_score_key
@@ -163,9 +164,8 @@ def agreement(folder: Path, config: Config, by: str) -> Agreement:
     path, _ = results_paths(folder, config)
     predicts = config.listing.predicts
     if not path.is_file():
-        raise ConfigError(
-            f"--by: {path}: there is no such file; make it: vijax transform {folder} --out {path}"
-        )
+        command = f"vijax transform {quote(folder)} --out {quote(path)}"
+        raise ConfigError(f"--by: {path}: there is no such file; make it: {command}")
     with path.open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
     names = [*map(unguard_formula, header)]

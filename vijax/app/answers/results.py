@@ -25,6 +25,7 @@ from vijax.app.rows.transformed import (
     write_parts,
 )
 from vijax.app.settings.progress import Counter, announce_if_slow
+from vijax.app.settings.quoting import quote
 from vijax.app.settings.typed_toml import ConfigError, check_seed
 from vijax.app.sources.doc_topics import relabel_topics, write_excerpts
 from vijax.app.sources.documents import new_documents
@@ -48,9 +49,8 @@ def write_results(folder: Path, config: Config, run: FittedRun, say: Say) -> Non
     if listing.transform is None:
         return
     if isinstance(run.data.train, TableSample):
-        command = (
-            f"vijax transform {folder} --data FILE.parquet --out {listing.source.results}.parquet"
-        )
+        results = listing.source.results
+        command = f"vijax transform {quote(folder)} --data FILE.parquet --out {results}.parquet"
         say(
             f"Note: {listing.source.results}.csv is left out, for the rows are read by parts; of "
             f"a file of them: {command}"
@@ -69,8 +69,8 @@ def write_results(folder: Path, config: Config, run: FittedRun, say: Say) -> Non
         _write_own_results(folder, config, run, out, is_large, say)
     except Exception as error:
         say(
-            f"Warning: {out.name} could not be made ({error}); try: vijax transform {folder} "
-            f"--out {out.name}"
+            f"Warning: {out.name} could not be made ({error}); try: vijax transform "
+            f"{quote(folder)} --out {out.name}"
         )
 
 
@@ -78,7 +78,7 @@ def _note_large(folder: Path, config: Config, run: FittedRun, number: int, say: 
     """Says that the results of a large run are left out, and how to make them."""
     listing = config.listing
     path, _ = results_paths(folder, config)
-    command = f"vijax transform {folder} --out {path.stem}.parquet"
+    command = f"vijax transform {quote(folder)} --out {path.stem}.parquet"
     unit = listing.source.columns[0] if listing.of_documents else listing.unit
     page = ""
     if listing.source.excerpts:

@@ -89,9 +89,10 @@ def init(model: str, /, *, data: str, out: Path | None = None, set: tuple[str, .
           data.target=price.
     """
     from vijax.app.plan.initial import write_initial
+    from vijax.app.settings.quoting import quote
 
     path = write_initial(model, data, out, set)
-    print(f"Wrote {path}: look at it, then: vijax fit {path}")
+    print(f"Wrote {path}: look at it, then: vijax fit {quote(path)}")
     return 0
 
 
@@ -115,10 +116,12 @@ def prepare(
       workers: processes that work side by side.
     """
     from vijax.app.plan.config import load_config
+    from vijax.app.settings.quoting import quote
     from vijax.app.sources.documents import prepare_shards
 
     prepare_shards(load_config(config, set, data), out, workers, say_to_stderr)
-    print(f"The shards are in {out.resolve()}. Now: vijax fit {config} --data {out}")
+    command = f"vijax fit {quote(config)} --data {quote(out)}"
+    print(f"The shards are in {out.resolve()}. Now: {command}")
     return 0
 
 

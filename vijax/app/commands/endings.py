@@ -44,6 +44,7 @@ def _name_of_measure(score: Any) -> str:
 
 def _end_early(outcome: Any) -> int:
     """Says why a run is not finished, and how it goes on."""
+    from vijax.app.settings.quoting import quote
     from vijax.fitting.status import Status
 
     if outcome.status is Status.MOSTLY_SKIPPED:
@@ -59,7 +60,7 @@ def _end_early(outcome: Any) -> int:
         )
         return 3
     status = outcome.status.name.lower()
-    print(f"The run stopped early: {status}. Go on: vijax resume {outcome.folder}")
+    print(f"The run stopped early: {status}. Go on: vijax resume {quote(outcome.folder)}")
     return 130
 
 

@@ -21,6 +21,7 @@ from vijax.app.catalogue.parts.density_algorithm import METHODS, is_at_once
 from vijax.app.folder.run_folder import latest_checkpoint, noted_settings, read_json, write_json
 from vijax.app.plan.plan import Plan
 from vijax.app.settings.options import option_settings
+from vijax.app.settings.quoting import quote
 from vijax.app.settings.typed_toml import DamagedError
 from vijax.automatic.as_fits import mixture_algorithm
 from vijax.automatic.auto import MOST_FULL, NUM_STARTS
@@ -90,7 +91,7 @@ def kept_algorithm(folder: Path, plan: Plan) -> Algorithm:
     path = folder / MIXTURE
     if not is_at_once(plan.config) or not path.is_file():
         return plan.algorithm
-    remedy = f"fit it again: vijax resume {folder}"
+    remedy = f"fit it again: vijax resume {quote(folder)}"
     count = read_json(path, remedy).get("components")
     if not isinstance(count, int) or count < 1:
         raise DamagedError(f"{path}: damaged: expected the number of components", remedy)

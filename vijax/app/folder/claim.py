@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 
 from vijax.app.plan.config import ConfigError
+from vijax.app.settings.quoting import quote
 from vijax.files import NO_LINK, PERMISSIONS, remove_leftovers
 
 LOCK = ".lock"
@@ -116,7 +117,9 @@ def unwritable(folder: Path, error: OSError) -> OSError:
             f"copy the folder to where you may write, and work on the copy: cp -r {folder} COPY"
         )
     elif error.errno in (errno.ENOSPC, errno.EDQUOT):
-        remedy = f"make room; what was saved is kept, and so you can go on: vijax resume {folder}"
+        remedy = (
+            f"make room; what was saved is kept, and so you can go on: vijax resume {quote(folder)}"
+        )
     else:
         remedy = "what was saved is kept"
     return OSError(f"{folder} could not be written to ({reason}); {remedy}")
@@ -166,7 +169,8 @@ def _is_unused(folder: Path, more: Set[str] = frozenset()) -> bool:
 
 def _exists(folder: Path) -> ConfigError:
     return ConfigError(
-        f"{folder} exists: name another folder with --out, or go on with it: vijax resume {folder}"
+        f"{folder} exists: name another folder with --out, or go on with it: vijax resume "
+        f"{quote(folder)}"
     )
 
 

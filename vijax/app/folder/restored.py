@@ -18,6 +18,7 @@ from vijax.app.folder.run_folder import (
 from vijax.app.plan.assemble import load_data
 from vijax.app.plan.config import Config, ConfigError, absolute_path
 from vijax.app.plan.plan import Plan
+from vijax.app.settings.quoting import quote
 from vijax.app.sources.listing import FittedRun
 from vijax.data.reading.checks import DataError
 from vijax.fitting.checkpoint import CheckpointError, OtherTreeError
@@ -56,7 +57,9 @@ def restore(folder: Path, plan: Plan) -> FittedRun:
     except CheckpointError as error:
         raise ConfigError(f"{error}{version_hint(folder)}") from error
     if newest is None:
-        raise ConfigError(f"{folder}: nothing was saved yet; go on with it: vijax resume {folder}")
+        raise ConfigError(
+            f"{folder}: nothing was saved yet; go on with it: vijax resume {quote(folder)}"
+        )
     words = tuple(plan.data.names) if config.listing.of_documents else None
     runs = runs_to_average(newest.tree, config.fit.use_of_runs)
     fit = Fit(algorithm, best_state(newest.tree), {}, None, vocabulary=words, runs=runs)

@@ -25,6 +25,7 @@ from vijax.app.folder.run_folder import (
     write_json,
 )
 from vijax.app.plan.config import Config, differing_keys
+from vijax.app.settings.quoting import quote
 from vijax.app.settings.typed_toml import DamagedError
 from vijax.files import check_declared_sizes, write_arrays
 from vijax.fitting import checkpoint
@@ -167,7 +168,7 @@ def _check_same_posterior(folder: Path) -> None:
 
 
 def _rewrite_remedy(folder: Path) -> str:
-    return f"write it again: vijax resume {folder}"
+    return f"write it again: vijax resume {quote(folder)}"
 
 
 def _seconds(value: Any) -> float:
@@ -202,9 +203,9 @@ def progress_text(folder: Path) -> str:
     if not (folder / "config.toml").exists():
         return "stopped before anything was saved"
     if (folder / "result.json").exists():
-        return f"stopped; the result is saved. Write its page: vijax report {folder}"
+        return f"stopped; the result is saved. Write its page: vijax report {quote(folder)}"
     if not checkpoints:
-        return f"stopped before the first checkpoint. Begin again: vijax resume {folder}"
+        return f"stopped before the first checkpoint. Begin again: vijax resume {quote(folder)}"
     return (
         f"stopped; saved up to step {int(checkpoints[0].stem.rpartition('_')[2]):,}. Go on: vijax "
         f"resume {folder}"
@@ -249,10 +250,10 @@ def _ending(folder: Path) -> str:
             f"{folder}"
         )
     if not end["usable"]:
-        return f"the verdict on {folder} is not to use this fit. Why: vijax summary {folder}"
+        return f"the verdict on {folder} is not to use this fit. Why: vijax summary {quote(folder)}"
     status = end["status"]
     if status == Status.INTERRUPTED:
-        return f"{folder} stopped early. Go on: vijax resume {folder}"
+        return f"{folder} stopped early. Go on: vijax resume {quote(folder)}"
     if status in map(str, GOOD_ENDS):
         return ""
     return f"{folder} ended so: {status}"

@@ -27,7 +27,6 @@ import hashlib
 import json
 import os
 import platform
-import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
@@ -38,6 +37,7 @@ import jax
 
 from vijax.app.plan.config import Config, ConfigError, differing_keys, load_config, write_toml
 from vijax.app.plan.plan import Plan
+from vijax.app.settings.quoting import quote
 from vijax.app.settings.toml_source import NotTomlError
 from vijax.app.settings.typed_toml import DamagedError, Entry, flatten, toml_value
 from vijax.app.sources.listing import Data
@@ -69,21 +69,21 @@ def read_run_config(folder: Path) -> Config:
     path = folder / "config.toml"
     is_saved = bool(checkpoint.checkpoint_files(folder / "checkpoints"))
     if is_saved and _is_lost(path):
-        remedy = f"write it again, as the last checkpoint has it: vijax resume {folder}"
+        remedy = f"write it again, as the last checkpoint has it: vijax resume {quote(folder)}"
         raise DamagedError(f"{path}: missing or empty", remedy)
     if not path.is_file():
         raise ConfigError(
             f"{folder}: not a run folder: it has no config.toml. If a run was stopped while it "
-            f"began, nothing of it was saved; begin it again: vijax fit CONFIG.toml --out {folder}"
+            "began, nothing of it was saved; begin it again: vijax fit CONFIG.toml --out "
+            f"{quote(folder)}"
         )
     try:
         return load_config(path)
     except NotTomlError as error:
         resume_hint = ""
         if is_saved:
-            resume_hint = (
-                f", or remove it, and have the last checkpoint's written: vijax resume {folder}"
-            )
+            command = f"vijax resume {quote(folder)}"
+            resume_hint = f", or remove it, and have the last checkpoint's written: {command}"
         raise ConfigError(f"{error}; correct it{resume_hint}") from error
     except ConfigError as error:
         raise ConfigError(f"{error}{version_hint(folder)}") from error
@@ -172,7 +172,7 @@ def read_data_files(folder: Path, config: Config) -> Data | None:
                 f"{path}: damaged: it is not as the run wrote it (its checksum in data.json is "
                 "another)"
             )
-            raise DamagedError(fault, f"write it again: vijax resume {folder}")
+            raise DamagedError(fault, f"write it again: vijax resume {quote(folder)}")
     return data
 
 
@@ -214,7 +214,7 @@ def _again(folder: Path) -> str:
     >>> _again(Path("my runs"))
     "start again in another folder: vijax fit 'my runs/config.toml' --out FOLDER"
     """
-    config = shlex.quote(str(folder / "config.toml"))
+    config = quote(folder / "config.toml")
     return f"start again in another folder: vijax fit {config} --out FOLDER"
 
 

@@ -25,6 +25,7 @@ from vijax.app.plan.look import (
     look_at_table,
 )
 from vijax.app.plan.plan import Plan
+from vijax.app.settings.quoting import quote
 from vijax.app.settings.sections import DocumentData, GraphData, RatingData, TableData
 from vijax.app.settings.toml_source import find_config, read_overrides, read_toml
 from vijax.app.settings.typed_toml import settings, toml_value
@@ -108,7 +109,9 @@ def initial_text(model: str, data: str, overrides: Iterable[str] = ()) -> str:
         "model.name": "name the model in its place",
     }.items():
         if key in user_settings:
-            raise ConfigError(f"--set {key}: {remedy}, as in vijax init {name} --data {data}")
+            raise ConfigError(
+                f"--set {key}: {remedy}, as in vijax init {name} --data {quote(data)}"
+            )
     config = load_config(find_config(model), overrides, data)
     look = _find_look(LISTINGS[name].source.section)(data, LISTINGS[name], config, user_settings)
     proposed = {"data.path": absolute_path(data)} | {

@@ -18,6 +18,7 @@ from vijax.app.drawing.words import GRID, MOST_SHOWN, Words, page_words, words_f
 from vijax.app.folder.run_end import read_posterior
 from vijax.app.folder.run_folder import read_facts
 from vijax.app.plan.config import Config, ConfigError
+from vijax.app.settings.quoting import quote
 from vijax.app.sources.doc_topics import (
     read_doc_topics,
     read_excerpts,
@@ -290,7 +291,8 @@ def _words_of_run(
     if weights.shape != (len(block.topics), len(vocabulary)):
         raise ConfigError(
             f"{folder / 'posterior.npz'}: expected {len(block.topics)} topics of {len(vocabulary)} "
-            f"words, got an array of shape {weights.shape}; write both again: vijax resume {folder}"
+            f"words, got an array of shape {weights.shape}; write both again: vijax "
+            f"resume {quote(folder)}"
         )
     return page_words(weights, vocabulary, config.page.words)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import shlex
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from vijax.app.report.embedded import TopicPage, topic_page
 from vijax.app.report.report import Report, render, training
 from vijax.app.report.stale import remove_stale
 from vijax.app.settings.progress import clock_time
+from vijax.app.settings.quoting import quote
 from vijax.app.settings.typed_toml import DamagedError
 from vijax.app.sources.topic_names import name_topics, topic_names
 from vijax.evaluate import metrics
@@ -152,13 +152,13 @@ def _unfinished_note(run: Run) -> str:
     """The state of an unfinished run, and how to resume it; empty for a finished one."""
     status = run.result.get("status")
     if status is None:
-        return f"Unfinished: as of its last checkpoint. Go on: vijax resume {run.folder}"
+        return f"Unfinished: as of its last checkpoint. Go on: vijax resume {quote(run.folder)}"
     if status.startswith(("finished", "converged")):
         return ""
     reason = status.partition(";")[0]  # the remainder is for users of Python
     remedy = ""
     if status.startswith(("interrupted", "stopped")):
-        remedy = f". Go on: vijax resume {run.folder}"
+        remedy = f". Go on: vijax resume {quote(run.folder)}"
     return f"Not complete: {reason}{remedy}"
 
 
@@ -226,7 +226,7 @@ def _next_steps(run: Run) -> list[tuple[str, str]]:
     """The next things to do with a run, and the commands."""
     if _unfinished_note(run):
         return []
-    folder = shlex.quote(str(run.folder))
+    folder = quote(run.folder)
     listing = run.config.listing
     steps = []
     if listing.transform is not None:
@@ -245,7 +245,7 @@ def _next_steps(run: Run) -> list[tuple[str, str]]:
     if sizes:
         size = getattr(run.config.model, sizes[0])
         values = ",".join(str(value) for value in (size // 2, size, 2 * size) if value)
-        config = shlex.quote(str(run.folder / "config.toml"))
+        config = quote(run.folder / "config.toml")
         sweep = f"vijax fit {config} --sweep model.{sizes[0]}={values}"
         steps.append(("Other sizes, compared", sweep))
     return steps

@@ -17,6 +17,7 @@ from vijax.app.folder.run_folder import Say, read_json, read_run_config, write_j
 from vijax.app.plan.config import Config, ConfigError
 from vijax.app.report.pages import write_pages
 from vijax.app.settings.progress import announce_if_slow
+from vijax.app.settings.quoting import quote
 from vijax.app.settings.typed_toml import check_seed
 from vijax.evaluate import metrics
 from vijax.trust.check import Check, Verdict, check
@@ -31,7 +32,7 @@ def check_run(folder: Path, seed: int, training: str | None, say: Say) -> Verdic
     end = read_end(folder)
     if end is None:
         raise ConfigError(
-            f"{folder}: expected a run that has ended; go on with it: vijax resume {folder}"
+            f"{folder}: expected a run that has ended; go on with it: vijax resume {quote(folder)}"
         )
     with hold_lock(folder), config.in_precision():
         plan = reread_plan(folder, config, training)
@@ -46,7 +47,7 @@ def check_run(folder: Path, seed: int, training: str | None, say: Say) -> Verdic
             verdict = check(fit, plan.training, key=jax.random.key(seed))
             verdict = _with_run_facts(verdict, config, end)
         path = folder / "result.json"
-        record = read_json(path, f"write it again: vijax resume {folder}")
+        record = read_json(path, f"write it again: vijax resume {quote(folder)}")
         other_blocks = [block for block in record["blocks"] if block.get("title") not in TITLES]
         write_json(path, record | {"blocks": [*other_blocks, *blocks.to_json(to_blocks(verdict))]})
         write_pages(folder)

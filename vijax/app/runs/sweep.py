@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from vijax.app.folder.run_folder import (
 from vijax.app.plan.config import FOLDER_NAME, Config, ConfigError, load_config, model_key
 from vijax.app.plan.plan import Plan
 from vijax.app.runs.run import begin, prepare_config, read, resume
+from vijax.app.settings.quoting import quote
 from vijax.app.settings.typed_toml import DamagedError, flatten, toml_value, write_toml
 from vijax.app.sources.listing import Data
 from vijax.files import own_folder, write_text
@@ -132,7 +132,7 @@ def _run(folder: Path, name: str, data: Data, say: Say) -> Status:
         return begin(config, run, say, data).status
     except KeyboardInterrupt as stopped:
         raise UnfinishedError(
-            f"{stopped or 'stopped'}. All of the sweep: vijax resume {folder}"
+            f"{stopped or 'stopped'}. All of the sweep: vijax resume {quote(folder)}"
         ) from None
 
 
@@ -227,8 +227,8 @@ def _again(folder: Path, names: Sequence[str]) -> str:
     key = str(read_json(folder / FILE, "begin the sweep again").get("setting"))
     swept = (flatten(_config(folder, name)).get(key) for name in names)
     texts = [toml_value(x).strip('"') for x in swept if x is not None]
-    first = shlex.quote(str(folder / "configs" / f"{names[0]}.toml"))
-    setting = shlex.quote(f"{key}={','.join(texts)}")
+    first = quote(folder / "configs" / f"{names[0]}.toml")
+    setting = quote(f"{key}={','.join(texts)}")
     return f"start again in another folder: vijax fit {first} --sweep {setting} --out FOLDER"
 
 
@@ -269,9 +269,10 @@ def _name(key: str, value: Any) -> str:
 
 def _names(folder: Path) -> list[str]:
     """The names of the runs of a sweep, checked to lead to no other folder."""
+    any_run = quote(folder / "RUN")
     remedy = (
-        f"begin the sweep again, or go on with each of its runs (vijax resume {folder}/RUN) and "
-        f"then compare them (vijax compare {folder}/RUN {folder}/RUN)"
+        f"begin the sweep again, or go on with each of its runs (vijax resume {any_run}) and then "
+        f"compare them (vijax compare {any_run} {any_run})"
     )
     names = read_json(folder / FILE, remedy).get("runs")
     is_name = lambda name: isinstance(name, str) and FOLDER_NAME.test(name)

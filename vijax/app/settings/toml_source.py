@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from vijax.app.settings.quoting import quote
 from vijax.app.settings.typed_toml import ConfigError, Entry, settings
 
 
@@ -45,11 +46,12 @@ def _check_is_config_file(path: Path) -> None:
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
     if path.is_dir() or ending in {*ENDINGS, ".npy"}:
         kind = "a folder" if path.is_dir() else "data"
+        data = f"--data {quote(path)}"
         raise ConfigError(
             f"{path} is {kind}, not a configuration. Name a model, and the data after --data: "
-            f"vijax fit lda --data {path} (texts), vijax fit mixture --data {path} (numbers); or "
-            f"have a configuration written: vijax init lda --data {path}. `vijax configs` lists "
-            "the names there are"
+            f"vijax fit lda {data} (texts), vijax fit mixture {data} (numbers); or have a "
+            f"configuration written: vijax init lda {data}. `vijax configs` lists the names there "
+            "are"
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from vijax.app.drawing.exports import csv_cell, guard_formula, unguard_formula
+from vijax.app.settings.quoting import quote
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.extras import require_extra
 from vijax.files import write_text
@@ -24,9 +25,7 @@ COMMONEST = 15
 def read_doc_topics(path: Path) -> dict[str, Sequence[Any]]:
     """The columns by name: words and shares as numbers, all others as they were in the data."""
     if not path.is_file():
-        raise ConfigError(
-            f"{path}: there is no such file; make it: vijax transform {path.parent} --out {path}"
-        )
+        raise ConfigError(f"{path}: there is no such file; make it: {_command(path)}")
     arrow, reader = require_extra("pyarrow"), require_extra("pyarrow.csv")
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -71,7 +70,11 @@ def relabel_topics(path: Path, names: Mapping[int, str]) -> None:
 
 def rewrite_remedy(path: Path) -> str:
     """The remedy for a damaged file."""
-    return f"remove it, and write it again: vijax transform {path.parent} --out {path}"
+    return f"remove it, and write it again: {_command(path)}"
+
+
+def _command(path: Path) -> str:
+    return f"vijax transform {quote(path.parent)} --out {quote(path)}"
 
 
 def _is_number(name: str) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from vijax.app.settings.quoting import quote
 from vijax.app.settings.sections import DocumentData, DocumentPage, RatingData, read_dialect
 from vijax.app.settings.suited_settings import data_formats
 from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry, flatten
@@ -188,7 +189,8 @@ def _load_stand_in(folder: Path) -> Data | None:
         words = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise DamagedError(
-            f"{path}: missing or damaged ({error})", f"write it again: vijax resume {folder}"
+            f"{path}: missing or damaged ({error})",
+            f"write it again: vijax resume {quote(folder)}",
         ) from error
     return Data(Corpus.from_counts(np.ones((1, len(words)), int), tuple(words)), None)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from vijax.app.settings.quoting import quote
 from vijax.app.settings.sections import DocumentData, RatingData, read_dialect
 from vijax.app.settings.typed_toml import ConfigError
 from vijax.data.corpora.corpus import Corpus
@@ -123,7 +123,7 @@ def _refuse_json_lines(section: RatingData, source: Any, roles: Mapping[str, Any
     )
     raise ConfigError(
         f"{source}: expected a table of users and items, got JSON lines with {listed(names, 30)}. "
-        f"Write it as a table: python -c {shlex.quote(program)}"
+        f"Write it as a table: python -c {quote(program)}"
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from vijax.app.settings.quoting import quote
 from vijax.app.settings.sections import RatingData
 from vijax.app.settings.typed_toml import ConfigError, DamagedError
 from vijax.app.sources.documents import DOCUMENTS, new_documents
@@ -297,7 +298,7 @@ def load_stand_in(folder: Path) -> Data | None:
         users, items = (_to_table(arrays, who) for who in (USER, ITEM))
     except (DataError, KeyError, ValueError) as error:
         raise DamagedError(
-            f"{path}: damaged ({error})", f"write it again: vijax resume {folder}"
+            f"{path}: damaged ({error})", f"write it again: vijax resume {quote(folder)}"
         ) from error
     if users is not None:
         covariates = np.zeros((1, len(users.columns)))

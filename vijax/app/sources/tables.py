@@ -12,6 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from vijax.app.settings.quoting import quote
 from vijax.app.settings.sections import EnergyAlgorithm, TableData, read_dialect
 from vijax.app.settings.typed_toml import ConfigError, DamagedError, Entry
 from vijax.app.sources.listing import Data, Listing, New, Source
@@ -527,7 +528,7 @@ def _load_stand_in(folder: Path) -> Data | None:
         return Data(_stand_in(json.loads(path.read_text(encoding="utf-8"))), None)
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         fault = f"{path}: damaged ({type(error).__name__}: {error})"
-        raise DamagedError(fault, f"write it again: vijax resume {folder}") from error
+        raise DamagedError(fault, f"write it again: vijax resume {quote(folder)}") from error
 
 
 def _stand_in(outline: dict[str, Any]) -> Table:
