@@ -265,7 +265,7 @@ def test_minibatches_converge_and_a_stopped_run_does_so_where_the_unbroken_one_d
             ["model.emission.degrees", "2 columns"],
         ),
         ("fit {inputs}/small.toml --set batch_size=0", ["batch_size", "0"]),
-        ("fit {inputs}/small.toml --set held_out=0.001", ["held_out", "0 of 90 rows"]),
+        ("fit {inputs}/small.toml --set held_out=1.5", ["held_out", "1.5"]),
         (
             "fit {inputs}/small.toml --set model.name=mixed",
             ["model.name", 'did you mean "mixture"?'],
