@@ -71,6 +71,9 @@ nothing."""
 FEWEST_CURVED = 100
 """From so many variables on second derivatives cost less than the gradients of as good a fit, if
 there are many rows too."""
+OF_A_MIXTURE_ALONE = 3000
+"""Gradients that a mixture has beside those of the normal before it, at least, if nobody set a
+limit: with what was left it stopped before its sds were right, and they take a second."""
 FIRST_STEPS = 20  # steps of independent normals before a full covariance begins at them
 SEARCH_SHARE = 0.2  # share of the gradients that searches for modes may take
 A_START = 40
@@ -133,7 +136,8 @@ def auto(
         more, in a mixture neither. Searches for modes may take a fifth of them, or 40 a start, not
         counting the end of their last step. Ten first steps of independent normals, and passes over
         minibatches, are never cut short. None is 3,000, or 250 a variable of a full covariance if
-        that is more; for the coordinates of a hierarchy it adds 2,500 and 1,056 for each level. If
+        that is more, and 3,000 for a mixture if no more are left; for the coordinates of a
+        hierarchy it adds 2,500 and 1,056 for each level. If
         a mixture stops at this limit, `fit.verdict` says by how many nats its bound still rose in a
         thousand gradients.
       batch_size: groups at a step for a density with a `log_lik` of groups: passes over all groups
@@ -407,7 +411,10 @@ def _fit_few_variables(
         if error > limits.OFF_IN_FLOAT32:
             return _Single(error, target.num_gradients + 2 * COMPARED)
         normal = normal._replace(float32_error=error if np.isnan(error) else 0.0)
-    return _normal_or_mixture(_bend(normal, options.max_draws, misfit), misfit)
+    normal = _bend(normal, options.max_draws, misfit)
+    if options.max_gradients is None and options.richer is None:
+        normal = normal.with_gradients(OF_A_MIXTURE_ALONE)
+    return _normal_or_mixture(normal, misfit)
 
 
 def _fit_batches(
@@ -666,6 +673,11 @@ class _NormalFit(NamedTuple):
         if self.float32_error > 0:
             verdict = f"{verdict} {double_sentence(self.float32_error)}"
         return report._replace(single=self.float32_error, verdict=verdict)
+
+    def with_gradients(self, fewest: int) -> _NormalFit:
+        """This fit with so many gradients left, at least."""
+        limit = max(self.run.max_gradients, self.run.target.num_gradients + fewest)
+        return self._replace(run=self.run._replace(max_gradients=limit))
 
     def as_fit(self, report: Report | None = None) -> Fit:
         """The normal as a fit, with its report."""
