@@ -217,14 +217,17 @@ def test_a_fit_finds_the_topics():
     shares = topics.reshape(3, 4, 3).sum(1)
     assert np.all(np.sort(shares, axis=1)[:, -1] > 0.7)
     assert set(shares.argmax(1)) == {0, 1, 2}
-    assert fit.transform(counts[:5]).shape == (5, 3)
+    assert fit.transform(counts[:5], key=KEY).shape == (5, 3)
 
 
 @pytest.mark.slow
 def test_a_run_keeps_the_setting(tmp_path, capsys):
-    data = tmp_path / "counts.csv"
-    header = ",".join(f"word{i}" for i in range(12))
-    np.savetxt(data, corpus(), fmt="%d", delimiter=",", header=header, comments="")
+    data = tmp_path / "texts.csv"
+    words = np.array(
+        ["ash", "bay", "cob", "dew", "elm", "fig", "gum", "hay", "ivy", "jut", "keg", "log"]
+    )
+    texts = [" ".join(np.repeat(words, row)) for row in corpus()]
+    data.write_text("\n".join(["text", *texts]))
     said = ["algorithm.name=svi", "algorithm.estep.name=gibbs", "fit.num_epochs=3",
             "model.num_topics=3", "fit.restarts=1"]  # fmt: skip
     run = tmp_path / "run"
@@ -234,4 +237,4 @@ def test_a_run_keeps_the_setting(tmp_path, capsys):
     assert main([*given, "algorithm.estep.tokens=at_once"]) == 0
     loaded = vi.load(run)
     assert loaded.fit.algorithm.spec.estep.tokens == "at_once"
-    assert np.isfinite(loaded.fit.transform(corpus(5))).all()
+    assert np.isfinite(loaded.fit.transform(corpus(5), key=KEY)).all()
