@@ -229,12 +229,12 @@ def test_a_run_keeps_the_setting(tmp_path, capsys):
     texts = [" ".join(np.repeat(words, row)) for row in corpus()]
     data.write_text("\n".join(["text", *texts]))
     said = ["algorithm.name=svi", "algorithm.estep.name=gibbs", "fit.num_epochs=3",
-            "model.num_topics=3", "fit.restarts=1"]  # fmt: skip
+            "model.num_topics=3", "fit.restarts=1", "data.min_df=1", "data.max_df=1.0"]  # fmt: skip
     run = tmp_path / "run"
     given = ["fit", "lda", "--data", str(data), "--out", str(run), "--set", *said]
     assert main([*given, "algorithm.estep.tokens=at once"]) == 2
     assert 'expected one of "in_turn", "at_once" or "none"' in capsys.readouterr().err
     assert main([*given, "algorithm.estep.tokens=at_once"]) == 0
     loaded = vi.load(run)
-    assert loaded.fit.algorithm.spec.estep.tokens == "at_once"
+    assert loaded.fit.alg.spec.estep.tokens == "at_once"
     assert np.isfinite(loaded.fit.transform(corpus(5), key=KEY)).all()
