@@ -696,7 +696,8 @@ def scipy_counts(name):
 
 def test_families_are_the_laws():
     assert set(get_args(Family)) == set(LAWS)
-    assert set(get_args(ClassFamily)) == {name for name, law in LAWS.items() if law.categories}
+    classes = {name for name, law in LAWS.items() if law.categories}
+    assert set(get_args(ClassFamily)) == classes - {"multinomial"}  # of which a row has many
 
 
 WITH_ZEROS = [

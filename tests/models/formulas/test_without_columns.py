@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import optimize, special, stats
 
+import vijax as vi
 from tests.naming import naming
 from vijax.data.schema.typed_columns import typed_table
 from vijax.models.formulas import formula, without_columns
@@ -128,7 +129,7 @@ def known(y, trials=None, **more):
 
 
 def test_every_law_without_a_likelihood_by_frequencies_has_a_case():
-    assert {*CASES, "cumulative", "sratio", "categorical"} == set(LAWS)
+    assert {*CASES, "cumulative", "sratio", "categorical", "multinomial"} == set(LAWS)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -153,6 +154,21 @@ def test_categories_have_their_frequencies(name):
     plain = fit_without_columns(LAWS[name], rows, categories=4)
     np.testing.assert_allclose(plain.mean(rows)[7], frequencies, atol=1e-4)
     np.testing.assert_allclose(plain.log_lik(rows), np.log(frequencies)[y], atol=1e-3)
+
+
+def test_counts_by_category_have_their_pooled_shares():
+    rng = np.random.default_rng(3)
+    y = rng.multinomial(6, [0.2, 0.5, 0.3], 20)
+    weights = rng.integers(1, 4, 20)
+    table = {"a": y[:, 0], "b": y[:, 1], "k": y[:, 2], "x": np.arange(20.0)}
+    model = vi.glmm("c(a, b, k) ~ x", table, weights=weights)
+    rows = KnownRows.from_design(model.design, weights)
+    plain = fit_without_columns(model.law, rows, categories=3)
+    totals = weights @ y
+    np.testing.assert_allclose(plain.mean(rows)[0], totals / totals.sum(), atol=2e-3)
+    share = plain.mean(rows)[0]
+    exact = stats.multinomial(6, share / share.sum()).logpmf(y)
+    np.testing.assert_allclose(plain.log_lik(rows), exact, rtol=1e-5)
 
 
 def test_successes_have_the_pooled_share_of_their_trials():

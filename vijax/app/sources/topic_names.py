@@ -115,13 +115,13 @@ def words_per_topic(run: FittedRun) -> Float[np.ndarray, " K"] | None:
 
 def check_names(config: Any, entries: Mapping[str, Entry]) -> None:
     """Raises a `ConfigError` on names of missing topics, and on seed words with a learnt `eta`."""
-    numbers = [*map(str, range(getattr(config.model, "num_topics", 0)))]
+    num_topics = getattr(config.model, "num_topics", 0)
     for line in config.page.names:
-        if _parts(line)[0] not in numbers:
+        if not _is_number_below(_parts(line)[0], num_topics):
             expected = "none"
-            if numbers:
+            if num_topics:
                 expected = (
-                    f'lines such as "0: sport", with the number of a topic, 0 to {numbers[-1]}'
+                    f'lines such as "0: sport", with the number of a topic, 0 to {num_topics - 1}'
                 )
             raise ConfigError(
                 f"{entries['page.names'].origin}: page.names: expected {expected}, got {line!r}"
@@ -165,3 +165,8 @@ def _rename_caption(caption: str, new_labels: Mapping[str, str]) -> str:
     if joint and label in new_labels:
         return f"{word} in {new_labels[label]}"
     return new_labels.get(caption, caption)
+
+
+def _is_number_below(text: str, limit: int) -> bool:
+    """True for a number from 0 to below the limit, as it is usually written."""
+    return text.isascii() and text.isdigit() and str(int(text)) == text and int(text) < limit
