@@ -171,3 +171,17 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def local_path(source: Any) -> Path:
+    """The path with the user's home folder in place of a leading "~"; a text such as "~ x", which
+    names no user, as it is.
+
+    >>> str(local_path("~ x")), local_path("~") == Path.home()
+    ('~ x', True)
+    """
+    path = Path(source)
+    try:
+        return path.expanduser()
+    except RuntimeError:  # there is no such user
+        return path

@@ -243,7 +243,8 @@ def test_hierarchies_and_priors_are_read_beside_discrete_sites():
             effect = numpyro.sample("effect", dist.Normal(mean, spread))
             is_far = numpyro.sample("is_far", dist.Bernoulli(0.1))
             jump = numpyro.sample("jump", dist.Normal(3.0 * is_far, spread))
-            numpyro.sample("y", dist.Normal(effect + jump, 1.0), obs=Y)
+            # A normal law would have an integral over the effects in closed form.
+            numpyro.sample("y", dist.StudentT(4.0, effect + jump, 1.0), obs=Y)
 
     density = vi.from_numpyro(story).log_density
     assert density.hierarchy.levels == (("effect",),)  # the law of `jump` depends on `is_far`

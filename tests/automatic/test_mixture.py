@@ -136,7 +136,8 @@ def test_the_gradients_asked_for_are_not_exceeded_where_searches_have_no_end():
     whole."""
     for limit in (1500, None):
         fit = vi.auto(FUNNEL, key=KEY, max_gradients=limit)
-        assert fit.report.num_gradients <= (limit or 3000)
+        # Without a limit the normal has 3,000 and the mixture 3,000 of its own.
+        assert fit.report.num_gradients <= (limit or 6000)
         assert fit.elbo.value > (-1.0 if limit else -0.7)  # the best normal: -1.7
 
 

@@ -85,6 +85,7 @@ def test_pickles_and_arrays_of_other_lengths_are_refused(tmp_path):
     ("source", "fragment"),
     [
         ("absent.csv", "expected a file, got none"),
+        ("~ x", "~ x: expected a file, got none"),  # no user has this name
         ("synthetic:cluster", "did you mean 'clusters'?"),
         ("sklearn:irises", "did you mean 'iris'?"),
     ],

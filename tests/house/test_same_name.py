@@ -18,6 +18,9 @@ def add_record(site, folder, name, files):
     record.mkdir(parents=True)
     (record / "METADATA").write_text(METADATA.format(name=name))
     (record / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+    for file in files:  # Python 3.12 and later list those that exist
+        (site / file).parent.mkdir(parents=True, exist_ok=True)
+        (site / file).touch()
     (site / "vijax").mkdir(exist_ok=True)
     return site / "vijax"
 

@@ -24,6 +24,7 @@ from vijax.data.reading.download import fetch, is_url
 from vijax.data.schema.cells import is_library_table
 from vijax.data.texts.text import DEFAULT_SETTINGS, analyzer, choose_settings
 from vijax.data.to_shards import hash_words
+from vijax.files import local_path
 
 LEAST_BY_HASH = 16
 """Least size of a vocabulary that is told to be by hash: the words of a smaller one may lie at
@@ -167,7 +168,7 @@ def _is_of_texts(source: Any) -> bool:
     if isinstance(source, str | Path):
         if str(source) == "docstrings" and not Path(source).exists():
             return False
-        path = fetch(str(source)) if is_url(source) else Path(source).expanduser()
+        path = fetch(str(source)) if is_url(source) else local_path(source)
         return path.exists() and not is_corpus_folder(path) and guess_format(path) in TEXT_FORMATS
     if is_library_table(source):
         return not are_ratings(source) and not are_counts(source)

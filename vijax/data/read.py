@@ -51,6 +51,7 @@ from vijax.data.texts.text_files import (
     find_column,
     read_title,
 )
+from vijax.files import local_path
 
 VERSION = 3  # of the readers: a corpus that another version put into the cache is read again
 IN_MEMORY_BYTES = 1 << 28  # larger files become memory-mapped corpora in the cache folder
@@ -158,7 +159,7 @@ def read(
         vocabulary = fetch(str(vocabulary))
     if is_address(source):
         return _read_address(str(source), vocabulary, format, folder)
-    path = fetch(str(source), sha256) if is_url(source) else Path(source).expanduser()
+    path = fetch(str(source), sha256) if is_url(source) else local_path(source)
     dialect = Dialect(encoding, separator, sheet=sheet)
     with naming(path):
         return _read_path(path, vocabulary, column, format, dialect, text, folder)
@@ -238,7 +239,7 @@ def open_texts(
     """
     if not isinstance(source, str | Path):
         return iter(source), "pairs"
-    path = fetch(str(source)) if is_url(source) else Path(source).expanduser()
+    path = fetch(str(source)) if is_url(source) else local_path(source)
     with naming(path):
         format = format or guess_format(path, column)
         if format not in TEXT_FORMATS:
@@ -419,7 +420,7 @@ def read_side_columns(
         if names is None:
             return {}
         return {name: column_values(source[name]) for name in _side_names(names, column)}
-    path = fetch(str(source)) if is_url(source) else Path(source).expanduser()
+    path = fetch(str(source)) if is_url(source) else local_path(source)
     if path_kind(path) not in ("a file", "a folder") or is_corpus_folder(path):
         return {}
     with naming(path):

@@ -40,5 +40,6 @@ def load(run: str | Path, *, training: str | None = None, allow_code: bool = Fal
     vijax.app.settings.typed_toml.ConfigError: ...: not a run folder: it has no config.toml. ...
     """
     from vijax.app.folder.loaded import open_run
+    from vijax.files import local_path
 
-    return open_run(Path(run).expanduser(), training, allow_code)
+    return open_run(local_path(run), training, allow_code)

@@ -38,6 +38,7 @@ from vijax.app.sources.listing import Listing
 from vijax.arguments import Limit
 from vijax.data.tables.formats import Dialect
 from vijax.data.tables.table_files import names_of_columns
+from vijax.files import local_path
 from vijax.xla.precision import enable_x64
 
 __all__ = [
@@ -180,7 +181,7 @@ def model_key(path: str | Path, overrides: Iterable[str], key: str) -> str:
 
 def absolute_path(path: str) -> str:
     """The absolute path of an existing file or folder; other texts are unchanged."""
-    local = Path(path).expanduser()
+    local = local_path(path)
     return str(local.resolve()) if local.exists() else path
 
 

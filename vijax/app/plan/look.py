@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -42,6 +41,7 @@ from vijax.data.tables.table import OF_NUMBERS, number_hint
 from vijax.data.tables.table_files import read_columns
 from vijax.data.texts.text_files import DEFAULT_COLUMN, RECORDS
 from vijax.data.texts.words import find_words, normalise
+from vijax.files import local_path
 
 
 class Look(NamedTuple):
@@ -749,7 +749,7 @@ def _steps(config: Any, number: int) -> dict[str, Any]:
 
 def _text_column(data: str, section: Any) -> str | None:
     """The column `text`, or else the column of the longest texts; None if it has no columns."""
-    path = fetch(data) if is_url(data) else Path(data).expanduser()
+    path = fetch(data) if is_url(data) else local_path(data)
     if path_kind(path) != "a file":
         return None
     kind = guess_format(path) if section.format == "auto" else section.format

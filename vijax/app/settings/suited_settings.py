@@ -18,6 +18,7 @@ from vijax.data.reading.files import SHEETS
 from vijax.data.reading.store import is_address
 from vijax.data.reading.suited import PURPOSES, Formats, unsuited_text
 from vijax.data.tables.table_files import is_parquet
+from vijax.files import local_path
 
 TABLE_FORMATS = {
     **dict.fromkeys((".csv", ".tsv", ".txt"), "csv"),
@@ -87,7 +88,7 @@ def _guess_format(path: str, column: str | None) -> Any:
         return "shards"
     if is_url(path):
         return ENDINGS.get(_ending(path), "")
-    local = Path(path).expanduser()
+    local = local_path(path)
     if local.is_dir() and is_corpus_folder(local):
         return "corpus"
     return guess_format(local, column)

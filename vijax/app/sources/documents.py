@@ -26,7 +26,7 @@ from vijax.data.corpora.corpus import join_parts
 from vijax.data.corpora.select import split_over_seen_words, with_vocabulary
 from vijax.data.read import read_side_columns
 from vijax.data.reading.download import is_url
-from vijax.files import write_text
+from vijax.files import local_path, write_text
 
 WORDS = "vocabulary.txt"
 
@@ -147,7 +147,7 @@ def with_own_stop_words(config: DocumentData) -> DocumentData:
     stop_words = config.stop_words
     if not isinstance(stop_words, str) or stop_words in ("auto", "english", "none"):
         return config
-    if Path(stop_words).expanduser().is_file():
+    if local_path(stop_words).is_file():
         return dataclasses.replace(config, stop_words=read_stop_words(stop_words))
     return config
 

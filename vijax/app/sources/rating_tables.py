@@ -29,6 +29,7 @@ from vijax.data.schema.cells import column_names
 from vijax.data.tables.columns import as_numbers
 from vijax.data.tables.table_files import read_columns
 from vijax.data.texts.text_files import DEFAULT_COLUMN, jsonl_records
+from vijax.files import local_path
 
 ROLES = ("user", "item", "count", "time", "least")
 TABLES = ("ratings", "csv", "parquet", "sheet")
@@ -110,7 +111,7 @@ def _refuse_json_lines(section: RatingData, source: Any, roles: Mapping[str, Any
     """Raises a `ConfigError` on JSON lines of users and items, with the line that makes a table."""
     if not isinstance(source, str | Path) or section.column is not None or is_url(source):
         return
-    path = Path(source).expanduser()
+    path = local_path(source)
     if not path.is_file() or guess_format(path) != "jsonl":
         return
     names = jsonl_records(path, read_dialect(section)).names
@@ -194,7 +195,7 @@ def _columns(section: DocumentData, source: Any) -> list[str]:
         return column_names(source) or []
     if str(source) == "docstrings" or is_address(source):
         return []
-    path = fetch(str(source), section.sha256) if is_url(source) else Path(source).expanduser()
+    path = fetch(str(source), section.sha256) if is_url(source) else local_path(source)
     if not path.exists():
         return []
     with naming(path):

@@ -4,7 +4,6 @@ the others by parts."""
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from vijax.data.reading.store import is_address
 from vijax.data.streams.documents import Shards, shards
 from vijax.data.streams.permutation import Permutation
 from vijax.data.streams.rows import SPLIT
+from vijax.files import local_path
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ def _are_shards(section: DocumentData) -> bool:
         return False
     if is_address(section.path):
         return True
-    path = Path(section.path).expanduser()
+    path = local_path(section.path)
     if path.is_dir() and is_corpus_folder(path):
         return False
     with naming(path):

@@ -40,6 +40,7 @@ from vijax.data.tables.columns import (
 from vijax.data.tables.formats import USUAL, Dialect
 from vijax.data.tables.table_files import read_columns
 from vijax.data.texts.text_files import RECORDS
+from vijax.files import local_path
 
 BY_DEFAULT = RoleNames()
 
@@ -89,7 +90,7 @@ def ratings(
     roles = RoleNames(user, item, count, time, least)
     folder = None if folder is None else Path(folder)
     if isinstance(source, str | Path):
-        path = fetch(str(source)) if is_url(source) else Path(source).expanduser()
+        path = fetch(str(source)) if is_url(source) else local_path(source)
         with naming(path):
             return read_ratings(path, vocabulary, folder, roles, dialect)
     columns = _memory_columns(source, roles)

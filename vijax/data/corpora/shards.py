@@ -45,6 +45,7 @@ from vijax.data.reading.store import (
     shard_paths,
 )
 from vijax.extras import require_extra
+from vijax.files import local_path
 
 ROWS = 8192
 """Documents that are read at a time."""
@@ -127,7 +128,7 @@ def read_shard_words(
 ) -> tuple[str, ...] | None:
     """The words of shards: the given ones, else those beside the shards, else None."""
     if vocabulary is not None or not is_address(source):
-        path = Path(source).expanduser()
+        path = local_path(source)
         beside = path / "vocabulary.txt" if path.is_dir() else path.with_suffix(".vocab.txt")
         return read_vocabulary(vocabulary, beside)
     folder, _, name = str(source).rpartition("/")

@@ -25,6 +25,7 @@ from vijax.data.reading.partitions import (
     local_names,
 )
 from vijax.extras import require_extra
+from vijax.files import local_path
 
 WAITS_S = (0.2, 1.0, 5.0)
 """Seconds between the attempts at a store that does not answer, or gives less than was asked
@@ -121,7 +122,7 @@ def parquet_parts(source: str | Path) -> list[Part]:
 
 
 def _local_parts(source: str | Path) -> list[Part]:
-    path = Path(source).expanduser()
+    path = local_path(source)
     kind = path_kind(path)
     if kind == "none":
         return []
@@ -165,7 +166,7 @@ def _stored_names(store: Any, root: str) -> list[str]:
 
 def no_parquet(source: str | Path, remedy: str = "check the path") -> DataError:
     """The error for a source without Parquet files; it names left-out files in inner folders."""
-    path = Path(str(source)).expanduser()
+    path = local_path(str(source))
     strays = []
     tables = []
     if not is_address(source):
@@ -240,7 +241,7 @@ def from_parquet(file: str, read: Callable[[Any], Result], texts_once: bool = Fa
 def read_folder_text(source: str | Path, name: str) -> str | None:
     """The text of a file in a folder, on this machine or in a store; None without the file."""
     if not is_address(source):
-        path = Path(source).expanduser() / name
+        path = local_path(source) / name
         if not path.is_file():
             return None
         return read_text(path)

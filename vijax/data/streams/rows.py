@@ -35,6 +35,7 @@ from vijax.data.reading.store import (
 from vijax.data.schema.row_names import RowNames
 from vijax.data.streams.permutation import Permutation
 from vijax.data.tables.columns import number, parse_column
+from vijax.files import local_path
 
 HELD = 1 << 28
 """Default number of bytes of rows that a fit holds at once."""
@@ -314,7 +315,7 @@ def read_heads(source: str | Path) -> list[Head]:
     if not (parts := parquet_parts(source)):
         raise no_parquet(source)
     if not is_address(source):
-        check_one_format(Path(source).expanduser(), parts[0].file)
+        check_one_format(local_path(source), parts[0].file)
     texts = {name: parse_column([part.values[name] for part in parts]) for name in parts[0].values}
     beside = {
         name: Kind(None if values.dtype == object else values.dtype, False)

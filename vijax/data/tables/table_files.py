@@ -68,6 +68,7 @@ from vijax.data.tables.formats import (
 from vijax.data.tables.synthetic_tables import GENERATORS
 from vijax.data.tables.table import Choice, Columns, Table, make_table
 from vijax.extras import require_extra
+from vijax.files import local_path
 
 BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "wine")
 """Data sets that scikit-learn includes."""
@@ -138,7 +139,7 @@ def read_columns(
     elif is_parquet(source):
         all_columns = _parquet(source, dialect, exact, notes or Notes())
     else:
-        path = fetch(source, sha256) if is_url(source) else Path(source).expanduser()
+        path = fetch(source, sha256) if is_url(source) else local_path(source)
         with naming(path):
             all_columns = _reader(path)(path, dialect, exact, notes or Notes())
     if not isinstance(all_columns, FileColumns):
@@ -151,7 +152,7 @@ def names_of_columns(source: str, dialect: Dialect = USUAL) -> list[str] | None:
     read."""
     try:
         if Path(source).suffix.lower() in (".csv", ".tsv", ".txt") and not is_url(source):
-            return read_delimited_file(Path(source).expanduser(), dialect).header
+            return read_delimited_file(local_path(source), dialect).header
         if is_parquet(source):
             files = parquet_files(source)
             if not files:
@@ -164,7 +165,7 @@ def names_of_columns(source: str, dialect: Dialect = USUAL) -> list[str] | None:
 
 def is_parquet(source: str) -> bool:
     """True for a folder, which then is one of Parquet files, and for an address in a store."""
-    return is_address(source) or Path(source).expanduser().is_dir()
+    return is_address(source) or local_path(source).is_dir()
 
 
 def _reader(path: Path) -> Callable[[Path, Dialect, Container[str], Notes], Columns]:
@@ -519,7 +520,7 @@ def _parquet(path: str | Path, dialect: Dialect, exact: Container[str], notes: N
     if not parts:
         raise no_parquet(path)
     if not is_address(path):
-        check_one_format(Path(path).expanduser(), parts[0].file)
+        check_one_format(local_path(path), parts[0].file)
     tables = []
     for part in parts:
         read = functools.partial(_read_whole, part.file)
@@ -545,7 +546,7 @@ def _parquet(path: str | Path, dialect: Dialect, exact: Container[str], notes: N
 
 def _sizes_by_name(path: str | Path, files: Sequence[str], sizes: Sequence[int]) -> dict[str, int]:
     """The number of rows of each file, by its path within the folder."""
-    folder = str(path if is_address(path) else Path(path).expanduser()).rstrip("/") + "/"
+    folder = str(path if is_address(path) else local_path(path)).rstrip("/") + "/"
     return {file.removeprefix(folder): size for file, size in zip(files, sizes, strict=True)}
 
 

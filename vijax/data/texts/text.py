@@ -33,6 +33,7 @@ from vijax.data.texts.language import (
 from vijax.data.texts.markup import note_markup, plain, read_plain, remove_addresses
 from vijax.data.texts.words import find_words, normalise, to_lower, word_finder
 from vijax.extras import require_extra
+from vijax.files import local_path
 
 BLOCK_DOCUMENTS = 4096
 BLOCK_CHARACTERS = 1 << 20
@@ -353,7 +354,7 @@ def read_stop_words(stop_words: str | Path | Sequence[str] | None) -> tuple[str,
     """
     if not isinstance(stop_words, str | Path):
         return tuple(stop_words or ())
-    path = Path(stop_words).expanduser()
+    path = local_path(stop_words)
     if path.is_file():
         return _read_word_file(path)
     return language_stop_words(str(stop_words), "stop_words")
